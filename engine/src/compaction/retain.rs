@@ -58,12 +58,12 @@
 use std::{cmp::Ordering, collections::VecDeque};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
+use sievedb_format::{InternalKey, RangeTombstone, SEQUENCE_MAX, SequenceNumber, Trailer};
 
 use super::{
     filtering::{Filtered, Filtering},
     operands::{End, Operands},
-    ranges::{RangeFragment, RangeFragments},
+    ranges::RangeFragments,
     readers::Readers,
 };
 use crate::{
@@ -168,7 +168,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
     }
 
     /// Returns the range tombstones to write, ascending.
-    pub(crate) fn kept_ranges(&self) -> Vec<RangeFragment> {
+    pub(crate) fn kept_ranges(&self) -> Vec<RangeTombstone> {
         self.ranges.kept()
     }
 

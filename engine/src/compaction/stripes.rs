@@ -50,11 +50,6 @@ impl Stripes {
             (None, Some(from)) => from + (stripe + 1 - self.readers.len()) as u64,
         }
     }
-
-    /// Returns the sequence number of the newest reader that does not see a version.
-    pub(super) fn newest_below(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
-        self.of(sequence).checked_sub(1).map(|older| self.end(older))
-    }
 }
 
 #[cfg(test)]
@@ -68,8 +63,6 @@ mod tests {
         assert_eq!(of, [0, 0, 1, 1, 2, 2, 3, 4, 6, 7]);
         let ends: Vec<_> = (0..6).map(|stripe| stripes.end(stripe)).collect();
         assert_eq!(ends, [3, 5, 8, 9, 10, 11]);
-        let below = [3, 4, 8, 9, 10].map(|sequence| stripes.newest_below(sequence));
-        assert_eq!(below, [None, Some(3), Some(5), Some(8), Some(9)]);
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! Writes ordered entries into tables of a sorted run.
 
-use std::{collections::BTreeSet, iter::Peekable, sync::Arc, vec};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::Peekable,
+    mem,
+    sync::Arc,
+    vec,
+};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, range_tombstone::ends_above};
+use sievedb_format::{InternalKey, RangeTombstone, SequenceNumber, range_tombstone::ends_above};
 use sievedb_sstable::TableOrigin;
 
 use crate::{
     Result,
-    compaction::{borders::Borders, ranges::RangeFragment, retain::RetainStream},
+    compaction::{borders::Borders, retain::RetainStream},
     filter_policy::FilterChoice,
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
@@ -217,49 +223,55 @@ fn move_value(
 
 /// The range tombstones of an output, added to its tables in key order.
 struct PendingRanges {
-    rest: Peekable<vec::IntoIter<RangeFragment>>,
-    /// Begins before the present position, and may reach into the next table.
-    open: Option<RangeFragment>,
+    rest: Peekable<vec::IntoIter<RangeTombstone>>,
+    /// Those that begin before the present position, and may reach into the next table, by end.
+    open: BTreeMap<End, Arc<[u8]>>,
 }
 
+/// Whether a range has no upper bound, its end and its sequence number, in the order of ends. The
+/// ranges of a sequence number are disjoint.
+type End = (bool, Arc<[u8]>, SequenceNumber);
+
 impl PendingRanges {
-    fn new(fragments: Vec<RangeFragment>) -> Self {
-        Self { rest: fragments.into_iter().peekable(), open: None }
+    /// `ranges` are sorted by start.
+    fn new(ranges: Vec<RangeTombstone>) -> Self {
+        Self { rest: ranges.into_iter().peekable(), open: BTreeMap::new() }
     }
 
     /// Returns the start of the next range tombstone.
     fn next_start(&mut self) -> Option<&[u8]> {
-        self.rest.peek().map(|fragment| &*fragment.start)
+        self.rest.peek().map(|range| &*range.start)
     }
 
-    /// Adds the next fragment if it begins at or before `key`; without a key in any case. Returns
-    /// whether it did.
+    /// Opens the next range tombstone if it begins at or before `key`; without a key in any case.
+    /// Returns whether it did. Adds those that end before it.
     fn add_up_to(&mut self, table: &mut TableBuilder, key: Option<&[u8]>) -> Result<bool> {
-        let begins = |fragment: &RangeFragment| key.is_none_or(|key| *fragment.start <= *key);
+        let begins = |range: &RangeTombstone| key.is_none_or(|key| *range.start <= *key);
         let Some(next) = self.rest.next_if(begins) else { return Ok(false) };
-        // Fragments are disjoint: the one before ends here.
-        if let Some(ended) = self.open.replace(next) {
-            add(table, &ended)?;
+        while let Some(first) = self.open.first_entry()
+            && !ends_above(&first.key().1, &next.start)
+        {
+            let ((_, end, sequence), start) = first.remove_entry();
+            table.add_range_tombstone(RangeTombstone { start, end, sequence })?;
         }
+        self.open.insert((next.end.is_empty(), next.end, next.sequence), next.start);
         Ok(true)
     }
 
-    /// Adds the open fragment up to the first key of the next table.
+    /// Adds the open range tombstones up to the first key of the next table, which gets the rest.
     fn end_table(&mut self, table: &mut TableBuilder, next: Option<&[u8]>) -> Result<()> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
-        debug_assert!(next.is_none_or(|next| *open.start <= *next), "fragments are added in order");
-        match next {
-            Some(next) if ends_above(&open.end, next) && *open.start < *next => {
-                add(table, &open.split_off_before(next))?;
-                self.open = Some(open);
+        let next: Option<Arc<[u8]>> = next.map(Into::into);
+        for ((is_unbounded, end, sequence), start) in mem::take(&mut self.open) {
+            let cut = next.as_ref().filter(|next| ends_above(&end, next));
+            let last = cut.unwrap_or(&end);
+            if cut.is_none_or(|cut| start < *cut) {
+                let end = Arc::clone(last);
+                table.add_range_tombstone(RangeTombstone { start, end, sequence })?;
             }
-            Some(next) if *open.start == *next => self.open = Some(open),
-            _ => add(table, &open)?,
+            if let Some(cut) = cut {
+                self.open.insert((is_unbounded, end, sequence), Arc::clone(cut));
+            }
         }
         Ok(())
     }
-}
-
-fn add(table: &mut TableBuilder, fragment: &RangeFragment) -> Result<()> {
-    fragment.tombstones().try_for_each(|tombstone| table.add_range_tombstone(tombstone))
 }

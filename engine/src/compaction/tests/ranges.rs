@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use sievedb_format::{RangeTombstone, SequenceNumber, TableBounds};
 
 use crate::{
-    compaction::{
-        ranges::{RangeFragment, RangeFragments},
-        stripes::Stripes,
-    },
+    compaction::{ranges::RangeFragments, stripes::Stripes},
     table::TableMeta,
 };
 
@@ -54,9 +51,22 @@ fn keys() -> impl Iterator<Item = Vec<u8>> {
     (0..50_u8).flat_map(|key| [vec![key], vec![key, 0]])
 }
 
-fn kept(fragments: &[RangeFragment], key: &[u8]) -> BTreeSet<SequenceNumber> {
-    let all = fragments.iter().flat_map(RangeFragment::tombstones);
-    all.filter(|it| it.covers(key)).map(|it| it.sequence).collect()
+fn kept(fragments: &[RangeTombstone], key: &[u8]) -> BTreeSet<SequenceNumber> {
+    let covers: Vec<_> = fragments.iter().filter(|it| it.covers(key)).collect();
+    let sequences: BTreeSet<_> = covers.iter().map(|it| it.sequence).collect();
+    assert_eq!(sequences.len(), covers.len(), "those of a sequence number are disjoint");
+    sequences
+}
+
+/// Each has a stripe of its own in the history.
+#[test]
+fn nested_range_tombstones_of_a_history_are_not_cut() {
+    let key = |number: u16| number.to_be_bytes();
+    let nested = |at: u16| RangeTombstone::new(&key(at), &key(4000 - at), u64::from(at) + 1);
+    let tombstones: Vec<_> = (0..1000).map(nested).collect();
+    let stripes = Stripes::new(Vec::new(), Some(0));
+    let ranges = RangeFragments::new(&tombstones, &stripes, |_| false);
+    assert_eq!(ranges.kept(), tombstones);
 }
 
 #[test]
