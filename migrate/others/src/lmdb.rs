@@ -22,12 +22,21 @@ const DEFAULT: &str = sievedb::DEFAULT_KEYSPACE;
 /// Most named databases of an environment. Each takes about 100 bytes.
 const DATABASES_MAX: u32 = 4096;
 
+/// Most levels of a tree: `CURSOR_STACK` of LMDB.
+const DEPTH_MAX: u16 = 32;
+
+/// First page behind the two meta pages.
+const FIRST_PAGE: u64 = 2;
+
 /// An open environment.
 pub(crate) struct Lmdb(Env<WithTls>);
 
 /// Contents of an environment.
+#[derive(Default)]
 struct Contents {
     named: Vec<String>,
+    /// Name of a database that heed cannot open, since it is not UTF-8.
+    unreadable: Option<String>,
     /// The unnamed database has entries besides the names of the others.
     has_unnamed: bool,
 }
@@ -49,13 +58,17 @@ impl Lmdb {
         let transaction = self.0.read_txn()?;
         // The abort of the transaction closes the databases again.
         let found = self.0.open_databases_and_commit(transaction, |opener, transaction| {
-            let mut contents = Contents { named: Vec::new(), has_unnamed: false };
+            let mut contents = Contents::default();
             let abort = CommitOrAbort::<(), _>::Abort;
             let Some(main) = opener.open_database::<Bytes, Bytes>(transaction, None)? else {
                 return Ok(abort(contents));
             };
             for entry in main.iter(transaction)? {
-                let name = std::str::from_utf8(entry?.0).ok().filter(|name| !name.contains('\0'));
+                let (key, value) = entry?;
+                let name = std::str::from_utf8(key).ok().filter(|name| !name.contains('\0'));
+                if name.is_none() && is_database(value) {
+                    contents.unreadable = Some(key.escape_ascii().to_string());
+                }
                 let opened =
                     name.map(|name| opener.open_database::<Bytes, Bytes>(transaction, Some(name)));
                 match (name, opened) {
@@ -71,7 +84,7 @@ impl Lmdb {
         });
         Ok(match found? {
             CommitOrAbort::Abort(contents) => contents,
-            CommitOrAbort::Commit(()) => Contents { named: Vec::new(), has_unnamed: false },
+            CommitOrAbort::Commit(()) => Contents::default(),
         })
     }
 
@@ -89,7 +102,12 @@ impl Lmdb {
 
 impl Source for Lmdb {
     fn keyspaces(&self) -> Result<Vec<String>> {
-        let Contents { named: mut names, has_unnamed } = self.contents().map_err(failed)?;
+        let contents = self.contents().map_err(failed)?;
+        let Contents { named: mut names, unreadable, has_unnamed } = contents;
+        if let Some(name) = unreadable {
+            let reason = "the name of a database is not UTF-8; copy it to one whose name is";
+            return Err(Error::Unsupported { name, reason: reason.to_owned() });
+        }
         if has_unnamed {
             if names.iter().any(|name| name == DEFAULT) {
                 return Err(Error::Unsupported {
@@ -125,6 +143,22 @@ impl Source for Lmdb {
             add(key, value)?;
         }
         Ok(())
+    }
+}
+
+/// Returns `true` if `value` has the form of a record of a named database in the main database.
+///
+/// The record is `MDB_db` of LMDB on a machine of 64 bits: padding, flags and depth, in 4, 2 and 2
+/// bytes, then the numbers of branch, leaf and overflow pages, the number of entries, and the root.
+fn is_database(value: &[u8]) -> bool {
+    let Ok(value) = <&[u8; 48]>::try_from(value) else { return false };
+    let (words, _) = value.as_chunks::<8>();
+    let [_, branches, leaves, _, entries, root] =
+        [0, 1, 2, 3, 4, 5].map(|at| u64::from_ne_bytes(words[at]));
+    let depth = u16::from_ne_bytes([value[6], value[7]]);
+    match depth {
+        0 => [branches, leaves, entries, root] == [0, 0, 0, u64::MAX],
+        _ => depth <= DEPTH_MAX && (1..=entries).contains(&leaves) && root >= FIRST_PAGE,
     }
 }
 

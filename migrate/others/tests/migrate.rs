@@ -270,6 +270,22 @@ fn databases_of_lmdb() {
     check(Engine::Lmdb, dir.path(), &keyspaces);
     check_absent(Engine::Lmdb);
 
+    // heed cannot create a database with such a name: this is the record of one.
+    let odd = tempfile::tempdir().unwrap();
+    write(odd.path(), Some("users"), DatabaseFlags::empty(), &[(b"a", b"1")]);
+    let mut record = [0; 48];
+    record[6] = 1; // depth
+    record[16] = 1; // leaf pages
+    record[32] = 1; // entries
+    record[40] = 2; // root
+    let not_a_database = [7; 48];
+    for (value, is_refused) in [(&record, true), (&not_a_database, false)] {
+        write(odd.path(), None, DatabaseFlags::empty(), &[(b"\xff", value)]);
+        let store = tempfile::tempdir().unwrap();
+        let migrated = migrate(&*open(Engine::Lmdb, odd.path()).unwrap(), &store.path().join("a"));
+        assert_eq!(matches!(migrated, Err(Error::Unsupported { .. })), is_refused, "{migrated:?}");
+    }
+
     let several = [(&b"a"[..], &b"1"[..]), (b"a", b"2")];
     write(dir.path(), Some("many"), DatabaseFlags::DUP_SORT, &several);
     let store = tempfile::tempdir().unwrap();
