@@ -345,10 +345,11 @@ impl Transaction {
 
     fn end_range(&self, id: RangeId, parts: [Option<KeyBounds>; 2]) {
         let mut tracked = self.tracked.lock();
-        let bytes = tracked.set.set_range(id, parts);
+        let (freed, added) = tracked.set.set_range(id, parts);
         // Never fails: there are few keys, and the next call fails instead.
-        tracked.bytes += bytes;
-        self.charge.grow(bytes);
+        tracked.bytes = tracked.bytes + added - freed;
+        self.charge.grow(added);
+        self.charge.shrink(freed);
     }
 }
 

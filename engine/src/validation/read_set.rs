@@ -84,12 +84,20 @@ impl ReadSet {
         RangeId { keyspace, range: ranges.len() - 1 }
     }
 
-    /// Replaces a range by the parts of it that were read. Returns the memory of their keys, in
-    /// bytes.
-    pub(crate) fn set_range(&mut self, id: RangeId, parts: [Option<KeyBounds>; 2]) -> usize {
-        let bytes = parts.iter().flatten().map(KeyBounds::bytes).sum();
-        self.keyspaces[id.keyspace].ranges[id.range] = parts;
-        bytes
+    /// Replaces a range by the parts of it that were read. Returns the memory of the keys that it
+    /// frees, and of those that it adds, in bytes.
+    pub(crate) fn set_range(
+        &mut self,
+        id: RangeId,
+        parts: [Option<KeyBounds>; 2],
+    ) -> (usize, usize) {
+        let bytes = |parts: &[Option<KeyBounds>; 2]| {
+            parts.iter().flatten().map(KeyBounds::bytes).sum::<usize>()
+        };
+        let range = &mut self.keyspaces[id.keyspace].ranges[id.range];
+        let changed = (bytes(range), bytes(&parts));
+        *range = parts;
+        changed
     }
 
     /// Returns the memory of a range, besides its keys, in bytes.

@@ -58,6 +58,33 @@ fn transaction_beyond_its_limit_is_refused_and_can_commit_the_rest() {
 }
 
 #[test]
+fn a_scan_to_the_end_is_charged_once() {
+    let db = open();
+    let charged = db.stats().memory.bookkeeping_bytes;
+    let bytes_of_scan = |prefix: &[u8]| {
+        let transaction = db.begin();
+        assert_eq!(transaction.prefix(&db, prefix).count(), 0);
+        transaction.bytes()
+    };
+    let prefix = [7; 1000];
+    let (bytes, without_bounds) = (bytes_of_scan(&prefix), bytes_of_scan(b""));
+    assert_eq!(bytes - without_bounds, 2000, "the prefix, and the first key after it");
+    let transaction = db.begin_with(TransactionOptions::new().bytes_max(3 * bytes));
+    for _ in 0..3 {
+        assert!(transaction.prefix(&db, prefix).next().is_none());
+    }
+    assert_eq!(transaction.bytes(), 3 * bytes);
+    let mut partial = db.begin();
+    partial.insert(&db, "key", "value").unwrap();
+    let before = partial.bytes();
+    // The part that was read is the key twice.
+    assert!(partial.range(&db, "key"..).next().unwrap().is_ok());
+    assert_eq!(partial.bytes() - before, without_bounds + 6);
+    drop((transaction, partial));
+    assert_eq!(db.stats().memory.bookkeeping_bytes, charged);
+}
+
+#[test]
 fn writes_that_are_undone_free_their_memory() {
     let db = open();
     let mut transaction = db.begin();
