@@ -22,7 +22,8 @@ use crate::{
 ///
 /// Reads the keyspace at the time of its creation. While the iterator exists, its memtables and
 /// tables are kept, but not their filters. The two ends may be mixed and yield no key twice, unless
-/// [`seek`](Self::seek) moves back. After an error the range is at its end, until the next seek.
+/// [`seek`](Self::seek) moves back. After an error the range is at its end, until the next seek. A
+/// range at its end yields no error, even if the store is closed.
 ///
 /// The iterator yields owned keys and values: a value keeps its block in memory.
 /// [`next_ref`](Self::next_ref) borrows them instead, at about half the cost.
@@ -202,7 +203,9 @@ impl Range {
         match &mut self.0 {
             State::Refused(error) => error.take().map_or(Ok(None), Err),
             State::Open(range) => {
-                range.source().open.accept()?;
+                if let Err(error) = range.source().open.accept() {
+                    return if range.stop() { Err(error) } else { Ok(None) };
+                }
                 Ok(range.advance(end)?.map(EntryRef::new))
             }
         }
@@ -224,7 +227,7 @@ impl Range {
             State::Refused(error) => error.take().map(Err),
             State::Open(range) => match range.source().open.accept() {
                 Ok(_) => take(range, end),
-                Err(error) => Some(Err(error)),
+                Err(error) => range.stop().then_some(Err(error)),
             },
         }
     }

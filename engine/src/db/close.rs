@@ -65,11 +65,13 @@ impl Db {
     }
 
     /// Closes the store even if other handles exist. All further calls of any handle, iterators
-    /// included, fail with [`Error::Closed`].
+    /// included, fail with [`Error::Closed`]. An iterator yields the error once, and is then at its
+    /// end. An iterator at its end yields no error.
     ///
-    /// Cancels flushes, compactions, `compact` and `verify` in flight. Waits up to `timeout` for
-    /// these and for writes in flight. After `Ok` the store is closed as by [`close`](Self::close),
-    /// and may be opened again while the old handles exist. Does nothing if the store is closed.
+    /// Cancels flushes, compactions, `compact`, `verify` and `reencrypt` in flight. Waits up to
+    /// `timeout` for these and for writes in flight. After `Ok` the store is closed as by
+    /// [`close`](Self::close), and may be opened again while the old handles exist. Does nothing if
+    /// the store is closed.
     ///
     /// Does not wait for reads in flight. A lookup in flight returns its result or an error. The
     /// closure of a `get_with` may still run after the call returns. Such reads keep memory and

@@ -350,6 +350,17 @@ impl<S: CursorSource> Range<S> {
         self.item(end, |key, _| key)
     }
 
+    /// Ends the iteration until the next seek, unless the range is at its end. Returns `true` if it
+    /// was not. Keeps the cursors: in a forked child, a drop may wait for a thread of the parent.
+    #[cold]
+    pub(crate) fn stop(&mut self) -> bool {
+        let was_open = self.state == State::Open;
+        if was_open {
+            self.state = State::UsedUp;
+        }
+        was_open
+    }
+
     /// Ends the iteration. Drops the cursors with their blocks.
     fn finish(&mut self) {
         self.state = State::UsedUp;

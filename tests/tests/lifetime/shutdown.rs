@@ -84,6 +84,33 @@ fn n11_shutdown_closes_a_store_with_handles() {
     }
 }
 
+#[test]
+fn n11_iterators_of_a_closed_store_end_after_one_error() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open(&fs);
+    (0..3_u8).for_each(|key| db.insert([key], "value").unwrap());
+    let (mut range, mut keys, mut borrowed) = (db.iter(), db.iter().keys(), db.iter());
+    let (mut back, mut exhausted) = (db.iter(), db.iter());
+    range.next().unwrap().unwrap();
+    keys.next().unwrap().unwrap();
+    borrowed.next_ref().unwrap().unwrap();
+    back.next_back().unwrap().unwrap();
+    assert_eq!(exhausted.by_ref().count(), 3);
+    db.shutdown(LONG).unwrap();
+    assert_closed("entry", range.next().unwrap());
+    assert_closed("key", keys.next().unwrap());
+    assert_closed("borrowed", borrowed.next_ref());
+    assert_closed("from the back", back.next_back().unwrap());
+    assert!(range.next().is_none() && range.next_back().is_none());
+    assert!(keys.next().is_none() && keys.next_back().is_none());
+    assert!(borrowed.next_ref().unwrap().is_none() && borrowed.next_back_ref().unwrap().is_none());
+    assert!(back.next_back().is_none() && back.next().is_none());
+    assert!(exhausted.next().is_none() && exhausted.next_back_ref().unwrap().is_none());
+    range.seek([0]);
+    assert_closed("after a seek", range.next().unwrap());
+    assert!(range.next().is_none());
+}
+
 /// Acknowledged writes of threads survive a concurrent shutdown.
 #[test]
 fn n11_shutdown_waits_for_writes_in_flight() {

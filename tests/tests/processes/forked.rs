@@ -140,6 +140,7 @@ fn refusing(dir: &Path, workers: usize) {
         assert_forked("new snapshot", db.snapshot().get(0_u32.to_be_bytes()));
         assert_forked("scan", db.iter().next().unwrap());
         assert_forked("an inherited scan", range.next().unwrap());
+        assert!(range.next().is_none(), "an iterator ends after an error");
         assert_forked("get in a transaction", open.get(&db, 1_u32.to_be_bytes()));
         assert_forked("scan in a transaction", open.iter(&db).next().unwrap());
         assert_forked("insert in a transaction", open.insert(&db, "other", "value"));
