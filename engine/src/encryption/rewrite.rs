@@ -52,13 +52,17 @@ impl EncryptedFs {
 
     /// Replaces the stored file `path`, which gets no more appends, by one encrypted with the
     /// current root key. The new file is durable, its name after a sync of the directory. Returns
-    /// the logical length.
+    /// the logical length. `is_cancelled` is called before each part is copied.
     ///
     /// # Errors
     ///
     /// The failed operation, and errors of the file system and of the file. The old file then
     /// stays.
-    pub(crate) fn rewrite(&self, path: &Path) -> Result<u64, (&'static str, io::Error)> {
+    pub(crate) fn rewrite(
+        &self,
+        path: &Path,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<u64, (&'static str, io::Error)> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let new = FileName::Temporary(name).path(path.parent().unwrap_or(Path::new("")));
         let read = |error| ("read", error);
@@ -70,7 +74,7 @@ impl EncryptedFs {
             }
             _ => {}
         }
-        let written = self.write_again(&*file, &new, bytes);
+        let written = self.write_again(&*file, &new, bytes, is_cancelled);
         let renamed =
             written.and_then(|()| self.rename(&new, path).map_err(|error| ("rename to", error)));
         if renamed.is_err() {
@@ -84,11 +88,15 @@ impl EncryptedFs {
         file: &dyn ReadFile,
         new: &Path,
         bytes: u64,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> Result<(), (&'static str, io::Error)> {
         let copy = self.create(new).map_err(|error| ("create a copy of", error))?;
         let mut part = vec![0; bytes.min(PART_BYTES) as usize];
         let mut offset = 0;
         while offset < bytes {
+            if is_cancelled() {
+                return Err(("copy", io::ErrorKind::Interrupted.into()));
+            }
             let part = &mut part[..(bytes - offset).min(PART_BYTES) as usize];
             file.read_at(part, offset).map_err(|error| ("read", error))?;
             copy.append(part).map_err(|error| ("append to a copy of", error))?;

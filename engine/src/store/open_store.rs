@@ -233,7 +233,8 @@ impl OpenStore {
         // After the gate: no write is placed any more.
         let last_placed = store.writer.placement().last_placed();
         let is_idle = store.writer.publish().wait_visible_for(last_placed, left())
-            && store.scheduler.wait_for_claimed(left());
+            && store.scheduler.wait_for_claimed(left())
+            && store.tables.file_calls.wait(left());
         if !is_idle {
             return Err(still_busy());
         }

@@ -24,6 +24,7 @@ impl Store {
         };
         self.versions.check_writable()?;
         let _turn = files.turn();
+        let _call = self.tables.file_calls.begin()?;
         let current = files.current_key_id().map_err(|error| Error::io("open", folder, error))?;
         let mut done = Reencryption::default();
         if self.used_keys(files)?.iter().any(|&id| id != current) {
@@ -79,7 +80,8 @@ impl Store {
                 continue;
             }
             self.tables.check_not_closing()?;
-            match files.rewrite(&path).map_err(|(op, error)| Error::io(op, &path, error)) {
+            let rewritten = files.rewrite(&path, &|| self.tables.is_closing());
+            match rewritten.map_err(|(op, error)| Error::io(op, &path, error)) {
                 Ok(bytes) => {
                     done.files_rewritten += 1;
                     done.bytes_rewritten += bytes;
@@ -87,6 +89,7 @@ impl Store {
                         self.tables.reopen(id);
                     }
                 }
+                Err(_) if self.tables.is_closing() => return Err(Error::Closed),
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
                 Err(error @ Error::Corrupt { .. }) => damaged = damaged.or(Some(error)),
                 Err(error) => return Err(error),

@@ -8,6 +8,7 @@ pub(crate) mod bookkeeping;
 pub(crate) mod builder;
 pub(crate) mod cache_room;
 mod end;
+pub(crate) mod file_calls;
 pub(crate) mod files;
 mod filter_store;
 pub(crate) mod filters;

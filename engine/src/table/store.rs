@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -26,6 +26,7 @@ use crate::{
     table::builder::TableBuilder,
     table::cache_room::{CacheRoom, WorkerShare},
     table::end::end_bytes,
+    table::file_calls::FileCalls,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
     table::open_files::OpenFiles,
@@ -53,8 +54,8 @@ pub(crate) struct TableStore {
     pub(crate) files: TableFiles,
     pub(super) blob_files: OpenBlobFiles,
     next_file_id: AtomicU64,
-    /// The store is closing: tables being written are not needed.
-    is_closing: Arc<AtomicBool>,
+    /// Once the store is closing, tables being written are not needed.
+    pub(crate) file_calls: FileCalls,
     _buffers: Charge,
     /// Declared last: all charges of the store are released before it leaves the pool.
     pub(crate) cache_room: Arc<CacheRoom>,
@@ -97,7 +98,7 @@ impl TableStore {
             files,
             blob_files: OpenBlobFiles::default(),
             next_file_id: AtomicU64::new(next_file_id),
-            is_closing: Arc::default(),
+            file_calls: FileCalls::default(),
             _buffers: buffers,
             cache_room,
         }
@@ -105,11 +106,11 @@ impl TableStore {
 
     /// Aborts the writing of tables: the store is closing.
     pub(crate) fn close(&self) {
-        self.is_closing.store(true, Relaxed);
+        self.file_calls.close();
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        self.is_closing.load(Relaxed)
+        self.file_calls.is_closing()
     }
 
     /// # Errors
@@ -178,7 +179,7 @@ impl TableStore {
             identity,
             room,
             taken,
-            Arc::clone(&self.is_closing),
+            self.file_calls.closing_flag(),
         ))
     }
 

@@ -1,11 +1,17 @@
 //! Rotation of root keys.
 
-use std::sync::Arc;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, mpsc::channel},
+    thread,
+    time::Duration,
+};
 
-use sievedb::{Bytes, ChangeRetention, Db, Durability, Error, RootKey, StaticKeys};
+use sievedb::{Bytes, ChangeRetention, Db, Durability, Error, RootKey, StaticKeys, fs::Fs};
 use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     enumerate::on_two_threads,
+    hook_fs::HookFs,
     rng::mix,
     settings::{STORE_DIR, report, seed, small_options},
 };
@@ -101,4 +107,40 @@ fn every_crash_of_a_reencryption_leaves_the_store() {
     report(&format!("crashes of reencryptions: {} cuts, {} violations", cuts.len(), wrong.len()));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(cuts.len() > 20, "only {} cuts", cuts.len());
+}
+
+/// A later rename would replace a file of the next owner of the store.
+#[test]
+fn shutdown_waits_for_a_reencryption() {
+    let (copied, is_copied) = channel();
+    let (release, released) = channel();
+    let released = Mutex::new(released);
+    let fs = Arc::new(HookFs::new(move |path: &Path| {
+        if path.to_string_lossy().ends_with(".sst.tmp") {
+            copied.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+        }
+    }));
+    let open = |last| small_options(fs.clone()).encryption(keys(last)).open(STORE_DIR).unwrap();
+    let db = open(1);
+    db.insert("key", "value").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let db = open(2);
+    let rewriting = thread::spawn({
+        let db = db.clone();
+        move || db.reencrypt()
+    });
+    is_copied.recv().unwrap();
+    let busy = db.shutdown(Duration::from_millis(20));
+    assert!(matches!(busy, Err(Error::StillBusy { .. })), "{busy:?}");
+    release.send(()).unwrap();
+    db.shutdown(Duration::from_secs(60)).unwrap();
+    let names = || fs.list(Path::new(STORE_DIR)).unwrap();
+    let before = names();
+    assert!(!before.iter().any(|name| name.ends_with(".tmp")), "{before:?}");
+    let ended = rewriting.join().unwrap();
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    assert_eq!(names(), before);
+    assert_eq!(open(2).get("key").unwrap().unwrap(), "value");
 }
