@@ -248,7 +248,7 @@ impl BlobOutput {
 fn create(tables: &TableStore, compression: Compression) -> Result<OpenFile> {
     let id = tables.new_file_id();
     let path = FileName::Blobs(id).path(&tables.folder);
-    let file = tables.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+    let file = tables.create_file(&path)?;
     let unfinished = Unfinished::new(path, &tables.obsolete_files);
     let path = &unfinished.path;
     let salt = tables.fs.random_u64();

@@ -16,7 +16,7 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     filter_policy::FilterChoice,
-    fs::Fs,
+    fs::{AppendFile, Fs},
     keyspace_options::KeyspaceOptions,
     listener::EventListener,
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -140,12 +140,22 @@ impl TableStore {
         self.next_file_id.load(Relaxed)
     }
 
+    /// Creates a file of the store.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; [`Error::Closed`] if the store is closing.
+    pub(crate) fn create_file(&self, path: &Path) -> Result<Arc<dyn AppendFile>> {
+        let _call = self.file_calls.begin()?;
+        self.fs.create(path).map_err(|error| Error::io("create", path, error))
+    }
+
     /// Creates a table with the options of its keyspace, and this filter, in a share of which
     /// `reading_bytes` are used for reading: see [`TableRoom`].
     ///
     /// # Errors
     ///
-    /// [`Error::Io`].
+    /// [`Error::Io`], [`Error::Closed`].
     pub(crate) fn create(
         &self,
         options: &KeyspaceOptions,
@@ -158,7 +168,7 @@ impl TableStore {
         let taken = share.take(room.first_bytes);
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
-        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let file = self.create_file(&path)?;
         let salt = self
             .fs
             .random_u64()

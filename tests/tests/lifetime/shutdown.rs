@@ -12,6 +12,7 @@ use std::{
 
 use sievedb::{Db, Durability, Error, Event, EventListener, KeyspaceOptions, Options};
 use sievedb_doubles::MemoryFs;
+use sievedb_tests::hook_fs::HookFs;
 
 use super::small_store::{STORE_DIR, names, open};
 
@@ -142,6 +143,37 @@ fn n11_shutdown_waits_for_writes_in_flight() {
         let again = open(&fs);
         assert_eq!(again.iter().count(), written.load(SeqCst), "{workers} workers");
     }
+}
+
+/// A table of an unfinished ingest may have a file id that the next owner uses.
+#[test]
+fn n11_shutdown_waits_for_the_creation_of_an_ingested_table() {
+    let (begun, has_begun) = sync_channel(1);
+    let (gate, created) = (Arc::new(parking::Gate::default()), Arc::new(AtomicUsize::new(0)));
+    let fs = Arc::new(HookFs::new({
+        let (gate, created) = (Arc::clone(&gate), Arc::clone(&created));
+        move |path| {
+            created.fetch_add(1, SeqCst);
+            if path.extension().is_some_and(|it| it == "sst") {
+                begun.send(()).unwrap();
+                gate.wait();
+            }
+        }
+    }));
+    let options = Options::new().fs(fs).worker_threads(0);
+    let db = options.open(STORE_DIR).unwrap();
+    let ingesting = thread::spawn({
+        let db = db.clone();
+        move || db.ingest([("key", "value")])
+    });
+    has_begun.recv().unwrap();
+    let busy = db.shutdown(Duration::from_millis(20));
+    assert!(matches!(busy, Err(Error::StillBusy { .. })), "{busy:?}");
+    gate.open();
+    db.shutdown(LONG).unwrap();
+    let before = created.load(SeqCst);
+    assert_closed("ingest", ingesting.join().unwrap());
+    assert_eq!(created.load(SeqCst), before, "the store has another owner");
 }
 
 /// Blocks the worker after a flush until released.
