@@ -102,6 +102,8 @@ impl Store {
     /// Lists the directory, and keeps its files meanwhile.
     fn held_names(&self) -> Result<(Vec<String>, Hold)> {
         let folder = &*self.tables.folder;
+        // A hold has no effect on files that a thread is unlinking.
+        let _turn = self.tables.obsolete_files.unlink_turn.lock();
         let names = self.tables.fs.list(folder);
         let names = names.map_err(|error| Error::io("list", folder, error))?;
         let ids = names.iter().filter_map(|name| FileName::parse(name)?.id()).collect();

@@ -23,7 +23,7 @@ pub(crate) struct ObsoleteFiles {
     /// Held while a list of the retired tables replaces the previous one.
     pub(super) list_turn: Mutex<()>,
     /// Held while files are unlinked: blob files are unlinked after the log segments taken before.
-    pub(super) unlink_turn: Mutex<()>,
+    pub(crate) unlink_turn: Mutex<()>,
 }
 
 /// Files to unlink, and files that must stay.
