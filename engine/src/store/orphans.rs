@@ -71,7 +71,11 @@ pub(super) fn unlink_orphans(
             FileName::Filter(id) => !live_filters.contains(&id),
             FileName::Blobs(id) => !live_blobs.contains(&id),
             FileName::Manifest(id) => id != manifest_id,
-            FileName::Temporary(stem) => stem == "CURRENT" || stem == "STATS",
+            FileName::Temporary(stem) => {
+                // A crash of a reencryption leaves the unfinished copy of a numbered file.
+                let is_copy = FileName::parse(stem).is_some_and(|file| file.id().is_some());
+                is_copy || stem == "CURRENT" || stem == "STATS"
+            }
             // Of an earlier process: readers must not mistake them for present ones.
             FileName::Stats => true,
             FileName::Current | FileName::Closed | FileName::Lock => false,

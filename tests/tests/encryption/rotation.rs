@@ -97,6 +97,10 @@ fn every_crash_of_a_reencryption_leaves_the_store() {
             if entries(&db) != want || !db.verify().unwrap().is_good() {
                 return Err(format!("{at}, {loss:?}: other entries"));
             }
+            let names = left.list(Path::new(STORE_DIR)).unwrap();
+            if names.iter().any(|name| name.ends_with(".tmp")) {
+                return Err(format!("{at}, {loss:?}: a temporary file is left: {names:?}"));
+            }
             if db.reencrypt().unwrap().key_ids != [2] {
                 return Err(format!("{at}, {loss:?}: the first key is left"));
             }
