@@ -204,6 +204,8 @@ impl<'t> TransactionRange<'t> {
     /// Returns the next entry of `end`.
     fn step(&mut self, end: End) -> Result<Option<(Bytes, Bytes)>> {
         while !self.read.is_at_end {
+            // Own entries follow the last stored one, which checks no more.
+            self.read.transaction.open.accept()?;
             let written = self.written;
             let is_overwritten = |key: &[u8]| written.is_some_and(|it| it.get(key).is_some());
             let base = self.base.peek(end, |stored| stored.next(end, is_overwritten))?;

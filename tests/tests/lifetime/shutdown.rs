@@ -112,6 +112,22 @@ fn n11_iterators_of_a_closed_store_end_after_one_error() {
     assert!(range.next().is_none());
 }
 
+/// The stored entries are at their end, the own ones are not.
+#[test]
+fn n11_own_writes_of_a_transaction_end_with_its_store() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open(&fs);
+    db.insert("a", "stored").unwrap();
+    let mut transaction = db.begin();
+    transaction.insert(&db, "b", "own").unwrap();
+    transaction.insert(&db, "c", "own").unwrap();
+    let mut range = transaction.range(&db, "a"..);
+    assert_eq!(range.by_ref().take(2).count(), 2);
+    db.shutdown(LONG).unwrap();
+    assert_closed("own entry", range.next().unwrap());
+    assert!(range.next().is_none());
+}
+
 /// Acknowledged writes of threads survive a concurrent shutdown.
 #[test]
 fn n11_shutdown_waits_for_writes_in_flight() {
