@@ -118,7 +118,7 @@ impl Store {
         let allowed = options.compaction_style.level0_runs_allowed();
         let kept = tree.level0_runs_kept().max(allowed);
         let busy = tree.level0_runs_busy.load(Relaxed);
-        let level0_runs = view.version.level0_runs().saturating_sub(kept + busy);
+        let level0_runs = view.version.level0_runs().saturating_sub(kept.saturating_add(busy));
         let base_bytes = options.base_level_bytes as f64;
         let compaction_bases = tree.compaction_debt_bytes() as f64 / base_bytes;
         Debt { level0_runs, frozen_memtables, compaction_bases }

@@ -226,6 +226,17 @@ fn a_compaction_that_begins_lets_stopped_writes_go_on() {
     writer.join().expect("it has ended").expect("the receiver is alive");
 }
 
+#[test]
+fn runs_of_fifo_delay_no_write_while_some_are_unlinked() {
+    let db = options(0).open("db").expect("a new store");
+    let style = KeyspaceOptions::new().compaction_style(Fifo::new(10 << 10));
+    db.keyspace_with("a", &style).expect("there is room");
+    add_runs(&db, "a", 40, 10);
+    let Some(Job::Compact(_, compaction)) = claim(&db) else { panic!("40 runs are too many") };
+    assert!(compaction.is_unlink);
+    assert_eq!(db.store().debt(&tree_of(&db, "a")).level0_runs, 0);
+}
+
 /// `compact()` holds all runs of level 0 until it ends.
 #[test]
 fn newer_runs_are_merged_while_a_range_is_compacted() {
