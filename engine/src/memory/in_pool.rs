@@ -1,7 +1,10 @@
 //! Memory use of a store, and its limits in its pool.
 
 use super::{MemoryAccount, MemoryUse};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Overhead of the allocator: with glibc and three threads 3 to 5 MiB at small budgets, and 9 MiB
 /// at 256 MiB, where workers have larger buffers. The program itself also uses the 8 MiB that a
@@ -196,14 +199,15 @@ impl MemoryAccount {
 
     /// Records that reads made a memtable or a table due, and notifies workers.
     pub(crate) fn note_long_merges(&self) {
-        self.has_long_merges.store(true, Relaxed);
+        // Release: the worker sees what is due.
+        self.has_long_merges.store(true, Release);
         self.ring();
     }
 
     /// Returns `true` if [`note_long_merges`](Self::note_long_merges) was called since the last
     /// call.
     pub(crate) fn take_long_merges(&self) -> bool {
-        self.has_long_merges.load(Relaxed) && self.has_long_merges.swap(false, Relaxed)
+        self.has_long_merges.load(Relaxed) && self.has_long_merges.swap(false, Acquire)
     }
 
     fn ring(&self) {

@@ -82,6 +82,7 @@ impl Store {
         self.filters.retry_stuck();
         self.scheduler.retry(&self.filters);
         self.freeze_asked();
+        self.freeze_skipped();
         // Waits for a worker that freezes a memtable.
         drop(self.writer.placement());
         self.run_inline();
