@@ -10,6 +10,7 @@ use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
 
 use crate::{
     Error, Result,
+    compaction::tombstones::makes_due,
     fold::OPERANDS_FREE,
     read::lookup::Lookup,
     read::view::{KeptView, PlacedMemtable},
@@ -31,7 +32,7 @@ impl Source<'_> {
         match self {
             Self::Memtable(placed) => placed.note_operands(operands),
             Self::Table(live, _) => {
-                if live.add_skipped(operands) {
+                if live.add_skipped(operands, makes_due) {
                     live.memory().note_long_merges();
                 }
             }

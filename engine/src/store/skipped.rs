@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::{
-    read::source::SkippedTombstones, read::tree::Tree, read::view::PlacedMemtable, store::Store,
-    store::open_store::OpenStore, table::LiveTable,
+    compaction::tombstones::makes_due, read::source::SkippedTombstones, read::tree::Tree,
+    read::view::PlacedMemtable, store::Store, store::open_store::OpenStore, table::LiveTable,
 };
 
 impl SkippedTombstones for OpenStore {
@@ -18,7 +18,7 @@ impl SkippedTombstones for OpenStore {
         if let Some(level) = levels.get(usize::from(live.meta.level)) {
             level.tombstones_skipped.add(tombstones);
         }
-        if live.add_skipped(tombstones) {
+        if live.add_skipped(tombstones, makes_due) {
             // A worker searches: this thread reads.
             live.memory().note_long_merges();
         }

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     Error, FilterRole, QuarantinedTable, Result,
-    compaction::tombstones::makes_due,
     file_name::FileName,
     listener::{Event, EventListener, notify},
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -187,9 +186,14 @@ impl LiveTable {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// Counts tombstones that a scan skipped, or merge operands that a read applied. Returns whether
-    /// a compaction may be due.
-    pub(crate) fn add_skipped(&self, tombstones: u64) -> bool {
+    /// Counts tombstones that a scan skipped, or merge operands that a read applied. Returns `true`
+    /// if a compaction may be due: if `makes_due` is true of their number before, the added number
+    /// and that of all entries.
+    pub(crate) fn add_skipped(
+        &self,
+        tombstones: u64,
+        makes_due: impl FnOnce(u64, u64, u64) -> bool,
+    ) -> bool {
         let before = self.skipped.fetch_add(tombstones, Ordering::Relaxed);
         let may_be_due = makes_due(before, tombstones, self.meta.entries);
         if may_be_due {
