@@ -12,11 +12,11 @@
 //!
 //! Locks are taken in this order:
 //!
-//! 1. keyspace change, sync turn, log files, manifest, placement, state of the scheduler, trees,
-//!    view of a tree, list of retired tables;
+//! 1. keyspace change, turn of unlinks, sync turn, log files, manifest, placement, state of the
+//!    scheduler, trees, view of a tree, list of retired tables;
 //! 2. memory pool, block cache, filter arena;
 //! 3. one of: segment file, sync of a blob file of the log, queue, durable waits, snapshots,
-//!    obsolete files, bell.
+//!    obsolete files, file calls, bell.
 //!
 //! The lock of the current blob file of a keyspace is taken while no other lock is held. Stores
 //! share a memory pool: under its lock, the only lock of a store that may be taken is that of the
