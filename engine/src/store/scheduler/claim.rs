@@ -255,6 +255,8 @@ impl Store {
                     state.due.await_time(id, awaited_time);
                     return None;
                 }
+                // The files that it replaced are being unlinked. The end of that rings the bell.
+                Chosen::RangeIsDone if state.has_unlinker => return None,
                 // Later runs may be due, and no change would notify a worker.
                 Chosen::RangeIsDone => {
                     if let Some(request) = &request {
