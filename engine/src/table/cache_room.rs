@@ -16,6 +16,8 @@ use crate::{
 /// Divisor of a share for the part that tables of a compaction leave free: urgent flushes on the
 /// same thread take it, and estimates that are too low do not exceed the share.
 const FREE_IN_SHARE: u64 = 4;
+/// Smaller shares leave none free: their tables would be tiny.
+const FREE_SHARE_BYTES_MIN: u64 = 2 << 20;
 
 /// The membership of a store in its pool, until it is dropped.
 #[derive(Debug)]
@@ -223,7 +225,8 @@ impl WorkerShare {
 
     /// Returns the bytes that tables of this share leave free.
     pub(super) fn free_bytes(&self) -> u64 {
-        if self.is_of_flush { 0 } else { self.bytes_max / FREE_IN_SHARE }
+        let has_free = !self.is_of_flush && self.bytes_max >= FREE_SHARE_BYTES_MIN;
+        if has_free { self.bytes_max / FREE_IN_SHARE } else { 0 }
     }
 
     /// Returns the bytes currently taken.
