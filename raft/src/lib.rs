@@ -13,10 +13,10 @@
 //!   0.9 waits for each append. Applied entries are not synced; after a crash openraft applies them
 //!   again.
 //! * **Snapshots** are checkpoints: hard links to tables, with their filters, and a copy of the log.
-//!   They are sent file by file, in chunks. Every block is verified before a snapshot replaces the state of a node. A
-//!   receiver needs disk space for its own state and twice the snapshot. The transfer of the last
-//!   chunk returns when the snapshot is installed: set `install_snapshot_timeout` of openraft above
-//!   that time.
+//!   They are sent file by file, in chunks. Every block is verified before a snapshot replaces the
+//!   state of a node. A receiver needs disk space for its own state and twice the snapshot. The
+//!   transfer of the last chunk returns when the snapshot is installed: set
+//!   `install_snapshot_timeout` of openraft above that time.
 //! * **Lines.** The feature `openraft-0-9`, the default, supports openraft 0.9. `openraft-0-10`
 //!   adds the module `v0_10` for the pre-release of 0.10. A store records its line, and refuses the
 //!   other.

@@ -10,10 +10,10 @@
 //! flush do not stop it. It carries out none during a pause, which cancels it.
 //!
 //! The buffers of all jobs on a thread are part of one share of the memory for writing. Each table
-//! leaves a quarter of the share free, which suffices for a flush. Long entries may leave less: the
-//! flush then exceeds the share, see [`WorkerShare`]. A compaction runs a merge only while it uses
-//! at most half of its share, as at the start of each table. A merge that exceeds its share waits
-//! for others that do, so a compaction that does runs none.
+//! leaves a quarter of the share free, which suffices for a flush. Long entries and small shares may
+//! leave less: the flush then exceeds the share, see [`WorkerShare`]. A compaction runs a merge only
+//! while it uses at most half of its share, as at the start of each table. A merge that exceeds its
+//! share waits for others that do, so a compaction that does runs none.
 
 use std::{cell::Cell, sync::Arc};
 
