@@ -3,10 +3,7 @@
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use sievedb_format::{InternalKey, RangeTombstone};
 use sievedb_sstable::{TableIdentity, TableOrigin, TableSummary, TableWriter};
@@ -14,6 +11,7 @@ use sievedb_sstable::{TableIdentity, TableOrigin, TableSummary, TableWriter};
 use crate::{
     Error, Result,
     fs::AppendFile,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     table::TablePlace,
     table::cache_room::ShareTaken,
     table::room::{ENTRIES_CHARGED, TableRoom},
