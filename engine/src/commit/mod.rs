@@ -47,6 +47,6 @@ pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use sync_turns::SyncedWaiters;
 pub(crate) use wakers::wake_all;
-pub(crate) use watches::WatchId;
+pub(crate) use watches::{WatchId, WatchedKeys, WrittenKey};
 pub(crate) use write::Write;
 pub(crate) use write_encoder::{WriteEncoder, check_entry, check_lengths, stored_value};

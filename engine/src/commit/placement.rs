@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{
     InFlight, PublishQueue, Write,
     key_slots::{KeySlot, KeySlots},
-    watches::{WatchId, Watches},
+    watches::{WatchId, WatchedKeys, WatchedWrites, Watches},
 };
 use crate::{
     Error, Result,
@@ -154,14 +154,14 @@ impl<'a> Placed<'a> {
         self.placement.last_placed
     }
 
-    /// Begins to collect the writes to `keyspaces`, including those in flight.
-    pub(crate) fn watch(&mut self, keyspaces: Vec<u64>) -> WatchId {
+    /// Begins to look for `keys` in writes, including those in flight.
+    pub(crate) fn watch(&mut self, keys: Arc<dyn WatchedKeys>) -> WatchId {
         let in_flight = self.publish.in_flight();
-        self.placement.watches.begin(keyspaces, &in_flight)
+        self.placement.watches.begin(keys, &in_flight)
     }
 
-    /// Returns the writes that the watch has collected since the last call.
-    pub(crate) fn take_watched(&mut self, watch: WatchId) -> Vec<Arc<InFlight>> {
+    /// Returns the writes that the watch has found since the last call.
+    pub(crate) fn take_watched(&mut self, watch: WatchId) -> WatchedWrites {
         self.placement.watches.take(watch)
     }
 

@@ -1,12 +1,41 @@
 //! Watches: writes placed while a condition is evaluated outside of the placement lock.
 
-use std::{mem, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
-use super::InFlight;
+use bytes::Bytes;
+use sievedb_format::SequenceNumber;
+
+use super::{InFlight, Write};
 
 /// Identifies a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WatchId(u64);
+
+/// The keys of a condition.
+pub(crate) trait WatchedKeys: fmt::Debug + Send + Sync {
+    /// Returns the first of the keys that `write` writes. Called under the placement lock.
+    fn first_written(&self, write: &Write) -> Option<WrittenKey>;
+}
+
+/// A watched key that was written.
+#[derive(Debug)]
+pub(crate) struct WrittenKey {
+    /// Index of the keyspace in the condition.
+    pub(crate) keyspace: usize,
+    /// The key with its hash. `None` after a write to a range, which may contain all keys.
+    pub(crate) key: Option<(Bytes, u64)>,
+}
+
+/// Writes to watched keys. Has one key however many they are: it bounds the memory.
+#[derive(Debug, Default)]
+pub(crate) struct WatchedWrites {
+    /// A key of the first write.
+    pub(crate) first: Option<WrittenKey>,
+    /// There are other writes.
+    pub(crate) has_others: bool,
+    /// Last sequence number of the last write.
+    pub(crate) last: SequenceNumber,
+}
 
 /// The current watches. Usually there are none, which costs a write one comparison.
 #[derive(Debug, Default)]
@@ -15,44 +44,43 @@ pub(super) struct Watches {
     watches: Vec<Watch>,
 }
 
-/// Collects the writes to some keyspaces.
+/// Looks for the keys of a condition in writes.
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
-    /// Ids of keyspaces, ascending.
-    keyspaces: Vec<u64>,
-    /// Writes since the last [`take`](Watches::take).
-    writes: Vec<Arc<InFlight>>,
+    keys: Arc<dyn WatchedKeys>,
+    /// Since the last [`take`](Watches::take).
+    writes: WatchedWrites,
 }
 
 impl Watch {
-    fn note(&mut self, write: &Arc<InFlight>) {
-        let targets = &write.write.targets;
-        let trees = targets.iter().map(|target| &target.tree).chain(&write.write.ingests);
-        if trees.into_iter().any(|tree| self.keyspaces.binary_search(&tree.id).is_ok()) {
-            self.writes.push(Arc::clone(write));
+    fn note(&mut self, write: &InFlight) {
+        let Some(key) = self.keys.first_written(&write.write) else { return };
+        self.writes.last = write.last;
+        match self.writes.first {
+            Some(_) => self.writes.has_others = true,
+            None => self.writes.first = Some(key),
         }
     }
 }
 
 impl Watches {
-    /// Begins to collect the writes to `keyspaces`, beginning with those `in_flight`.
+    /// Begins to look for `keys` in writes, beginning with those `in_flight`.
     pub(super) fn begin(
         &mut self,
-        mut keyspaces: Vec<u64>,
+        keys: Arc<dyn WatchedKeys>,
         in_flight: &[Arc<InFlight>],
     ) -> WatchId {
-        keyspaces.sort_unstable();
         let id = WatchId(self.next_id);
         self.next_id += 1;
-        let mut watch = Watch { id, keyspaces, writes: Vec::new() };
+        let mut watch = Watch { id, keys, writes: WatchedWrites::default() };
         in_flight.iter().for_each(|write| watch.note(write));
         self.watches.push(watch);
         id
     }
 
     /// Returns the writes since the last call.
-    pub(super) fn take(&mut self, id: WatchId) -> Vec<Arc<InFlight>> {
+    pub(super) fn take(&mut self, id: WatchId) -> WatchedWrites {
         let watch = self.watches.iter_mut().find(|watch| watch.id == id);
         mem::take(&mut watch.expect("a watch that was begun").writes)
     }
@@ -64,9 +92,38 @@ impl Watches {
     }
 
     #[inline]
-    pub(super) fn note(&mut self, write: &Arc<InFlight>) {
+    pub(super) fn note(&mut self, write: &InFlight) {
         for watch in &mut self.watches {
             watch.note(write);
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    /// Finds a key in every write.
+    #[derive(Debug)]
+    struct AllKeys;
+
+    impl WatchedKeys for AllKeys {
+        fn first_written(&self, _: &Write) -> Option<WrittenKey> {
+            Some(WrittenKey { keyspace: 0, key: None })
+        }
+    }
+
+    #[test]
+    fn no_write_is_kept() {
+        let write = |last| Arc::new(InFlight::new(last, last, Write::default()));
+        let (in_flight, later) = ([write(1), write(2)], [write(3), write(4)]);
+        let mut watches = Watches::default();
+        let id = watches.begin(Arc::new(AllKeys), &in_flight);
+        later.iter().for_each(|write| watches.note(write));
+        assert!(in_flight.iter().chain(&later).all(|write| Arc::strong_count(write) == 1));
+        let WatchedWrites { first, has_others, last } = watches.take(id);
+        assert_eq!((first.map(|it| it.keyspace), has_others, last), (Some(0), true, 4));
+        assert!(watches.take(id).first.is_none());
+        watches.end(id);
     }
 }

@@ -34,7 +34,7 @@ impl Keyspace {
             let mut set = ReadSet::default();
             set.add_range(&self.tree, bounds(&key));
             let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, &key)?;
-            let mut unchanged = match Unchanged::new(store, &set, held.sequence()) {
+            let mut unchanged = match Unchanged::new(store, set, held.sequence()) {
                 Ok(unchanged) => unchanged,
                 Err(Error::Conflict { .. }) => continue,
                 Err(error) => return Err(error),

@@ -389,7 +389,7 @@ impl Transaction {
         }
         // No longer needed, and in `write`.
         self.writes = OwnWrites::default();
-        let mut unchanged = Unchanged::new(store, &set, self.held.sequence())?;
+        let mut unchanged = Unchanged::new(store, set, self.held.sequence())?;
         match commit(&self.open, &mut write, durability, &mut unchanged)? {
             Some(committed) => Ok(Some(committed)),
             None => Err(unchanged.take_conflict().expect("a condition that failed has a conflict")),

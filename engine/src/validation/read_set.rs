@@ -47,8 +47,8 @@ pub(crate) struct RangeId {
 }
 
 impl ReadSet {
-    pub(super) fn keyspaces(&self) -> &[KeyspaceReads] {
-        &self.keyspaces
+    pub(super) fn into_keyspaces(self) -> impl Iterator<Item = KeyspaceReads> {
+        self.keyspaces.into_iter()
     }
 
     fn keyspace(&mut self, tree: &Arc<Tree>) -> usize {

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use sievedb_format::SequenceNumber;
 
 use super::{
-    key_ranges::KeyRanges,
-    read_set::{KeyspaceReads, ReadSet},
+    read_set::ReadSet,
+    reads::{Reads, ReadsOf},
 };
 use crate::{
     Error, Result,
-    commit::{InFlight, KeySlot, Placed, Validate, Verdict, WatchId},
+    commit::{KeySlot, Placed, Validate, Verdict, WatchId, WrittenKey},
     planted::PlantedBug,
     read::{written::ReadKey, written_range::first_written},
     store::Store,
@@ -28,14 +28,14 @@ const SLOT_CHECKS_MAX: u32 = 2;
 /// lock, in memtables and tables with entries after the snapshot. Then the condition is checked
 /// again.
 ///
-/// Ranges have no slots. They are searched once, without the lock. A watch collects the writes
-/// placed since, and only the keys of these are compared under the lock.
+/// Ranges have no slots. They are searched once, without the lock. A watch looks for keys of the
+/// ranges in the writes placed since.
 ///
 /// Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", ACM Transactions on
 /// Database Systems 6(2), 1981: the read set is validated against later writes, in commit order.
 pub(crate) struct Unchanged<'a> {
     store: &'a Store,
-    reads: Vec<Reads<'a>>,
+    reads: Arc<Reads>,
     /// Slots of all keys, ascending.
     slots: Vec<KeySlot>,
     /// Sequence number of the snapshot.
@@ -48,23 +48,17 @@ pub(crate) struct Unchanged<'a> {
     conflict: Option<Conflict>,
 }
 
-#[derive(Debug)]
-struct Reads<'a> {
-    of: &'a KeyspaceReads,
-    ranges: KeyRanges,
-}
-
 /// Keys and ranges that the next [`decide`](Validate::decide) searches for later versions.
 #[derive(Debug, Default)]
 struct Undecided {
     /// Slots, ascending.
     slots: Vec<KeySlot>,
-    /// Written keys: the index of the [`Reads`], the key, its hash.
-    keys: Vec<(usize, Bytes, u64)>,
-    /// Indexes of [`Reads`] whose keys and ranges are all searched.
-    all_of: Vec<usize>,
+    /// A written key.
+    key: Option<WrittenKey>,
     /// All ranges are searched.
     all_ranges: bool,
+    /// All keys and ranges are searched.
+    all: bool,
 }
 
 /// A key that was read, and written after the snapshot.
@@ -81,25 +75,18 @@ impl<'a> Unchanged<'a> {
     /// # Errors
     ///
     /// [`Error::Conflict`]; errors of reading.
-    pub(crate) fn new(store: &'a Store, set: &'a ReadSet, after: SequenceNumber) -> Result<Self> {
-        // An iterator that was never advanced has read nothing.
-        let reads = set.keyspaces().iter().filter(|of| !of.is_empty());
-        let skips_ranges = store.options.has_bug(PlantedBug::SkipRangeValidation);
-        let reads = reads.map(|of| {
-            let ranges = of.ranges().filter(|_| !skips_ranges).cloned();
-            Reads { of, ranges: KeyRanges::new(ranges) }
-        });
-        let reads: Vec<_> = reads.collect();
-        let of_keys = |reads: &Reads<'a>| {
+    pub(crate) fn new(store: &'a Store, set: ReadSet, after: SequenceNumber) -> Result<Self> {
+        let reads = Reads::new(set, !store.options.has_bug(PlantedBug::SkipRangeValidation));
+        let of_keys = |reads: &ReadsOf| {
             let id = reads.of.tree.id;
-            reads.of.keys.values().map(move |&hash| KeySlot::new(id, hash))
+            reads.of.keys.values().map(move |&hash| KeySlot::new(id, hash)).collect::<Vec<_>>()
         };
-        let mut slots: Vec<_> = reads.iter().flat_map(of_keys).collect();
+        let mut slots: Vec<_> = reads.0.iter().flat_map(of_keys).collect();
         slots.sort_unstable();
         slots.dedup();
         let mut unchanged = Self {
             store,
-            reads,
+            reads: Arc::new(reads),
             slots,
             after,
             checked: after,
@@ -123,7 +110,7 @@ impl<'a> Unchanged<'a> {
 
     /// Searches the ranges, if there are any, and begins to watch later writes.
     fn search_ranges(&mut self) -> Result<()> {
-        if self.reads.iter().all(|reads| reads.ranges.is_empty()) {
+        if self.reads.0.iter().all(|reads| reads.ranges.is_empty()) {
             return Ok(());
         }
         let store = self.store;
@@ -132,12 +119,11 @@ impl<'a> Unchanged<'a> {
         self.decide()
     }
 
-    /// Compares later writes key by key, beginning with those in flight.
+    /// Begins to compare later writes key by key, beginning with those in flight.
     fn begin_watch(&mut self, placed: &mut Placed<'_>) {
         debug_assert!(self.watch.is_none(), "one watch is enough");
         self.open.slots = self.written_slots(placed);
-        let keyspaces = self.reads.iter().map(|reads| reads.of.tree.id).collect();
-        self.watch = Some(placed.watch(keyspaces));
+        self.watch = Some(placed.watch(Arc::clone(&self.reads) as _));
     }
 
     /// Returns the slots with a write that was not compared yet.
@@ -146,36 +132,15 @@ impl<'a> Unchanged<'a> {
         self.slots.iter().copied().filter(is_written).collect()
     }
 
-    /// Adds the keys of `write` that were read to those to decide. Returns `true` if there are any.
-    fn note_read(&mut self, write: &InFlight) -> bool {
-        let noted = (self.open.keys.len(), self.open.all_of.len());
-        let write = &write.write;
-        for (at, reads) in self.reads.iter().enumerate() {
-            if write.ingests.as_ref().is_some_and(|tree| tree.id == reads.of.tree.id) {
-                self.open.all_of.push(at);
-            }
-            let is_read = |target: usize| write.targets[target].tree.id == reads.of.tree.id;
-            for entry in write.entries.iter().filter(|entry| is_read(entry.target)) {
-                let key = &write.payload[entry.key.clone()];
-                if entry.is_range() {
-                    self.open.all_of.push(at);
-                } else if reads.of.keys.contains_key(key) || reads.ranges.contain(key) {
-                    self.open.keys.push((at, Bytes::copy_from_slice(key), entry.hash));
-                }
-            }
-        }
-        noted != (self.open.keys.len(), self.open.all_of.len())
-    }
-
-    /// Checks the writes that the watch has collected.
+    /// Checks the writes that the watch has found.
     fn check_watched(&mut self, placed: &mut Placed<'_>, watch: WatchId) -> Verdict {
-        let mut wait = 0;
-        for write in placed.take_watched(watch) {
-            if self.note_read(&write) {
-                wait = wait.max(write.last);
-            }
+        let found = placed.take_watched(watch);
+        if found.first.is_none() {
+            return Verdict::Holds;
         }
-        if wait == 0 { Verdict::Holds } else { Verdict::Undecided(wait) }
+        self.open.key = found.first;
+        self.open.all = found.has_others;
+        Verdict::Undecided(found.last)
     }
 
     /// Checks by slots.
@@ -194,7 +159,7 @@ impl<'a> Unchanged<'a> {
         Verdict::Undecided(wait)
     }
 
-    fn find_written(&self, reads: &Reads<'_>, key: &[u8], hash: u64) -> Result<bool> {
+    fn find_written(&self, reads: &ReadsOf, key: &[u8], hash: u64) -> Result<bool> {
         let counters = self.store.tables.counters.local();
         let view = reads.of.tree.view();
         if view.unlinked_to > self.after {
@@ -210,7 +175,7 @@ impl<'a> Unchanged<'a> {
     /// `None`.
     fn first_written_key(
         &self,
-        reads: &Reads<'_>,
+        reads: &ReadsOf,
         slots: Option<&[KeySlot]>,
     ) -> Result<Option<Bytes>> {
         let id = reads.of.tree.id;
@@ -225,7 +190,7 @@ impl<'a> Unchanged<'a> {
     }
 
     /// Returns the first written key of the ranges.
-    fn first_written_of_ranges(&self, reads: &Reads<'_>) -> Result<Option<Bytes>> {
+    fn first_written_of_ranges(&self, reads: &ReadsOf) -> Result<Option<Bytes>> {
         let view = reads.of.tree.view().kept().clone();
         if view.unlinked_to > self.after && !reads.ranges.is_empty() {
             return Ok(Some(reads.of.first_key().cloned().unwrap_or_default()));
@@ -243,15 +208,16 @@ impl<'a> Unchanged<'a> {
 
     fn find_conflict(&self, open: &Undecided) -> Result<Option<Conflict>> {
         let conflict =
-            |reads: &Reads<'_>, key: Bytes| Some(Conflict { keyspace: reads.of.tree.name(), key });
-        for (at, key, hash) in &open.keys {
-            let reads = &self.reads[*at];
+            |reads: &ReadsOf, key: Bytes| Some(Conflict { keyspace: reads.of.tree.name(), key });
+        if let Some(WrittenKey { keyspace, key: Some((key, hash)) }) = &open.key {
+            let reads = &self.reads.0[*keyspace];
             if self.find_written(reads, key, *hash)? {
                 return Ok(conflict(reads, key.clone()));
             }
         }
-        for (at, reads) in self.reads.iter().enumerate() {
-            let is_all = open.all_of.contains(&at);
+        let all_of = open.key.as_ref().filter(|written| written.key.is_none());
+        for (at, reads) in self.reads.0.iter().enumerate() {
+            let is_all = open.all || all_of.is_some_and(|written| written.keyspace == at);
             let slots = (!is_all).then_some(&*open.slots);
             if let Some(key) = self.first_written_key(reads, slots)? {
                 return Ok(conflict(reads, key));
@@ -271,7 +237,7 @@ impl Validate for Unchanged<'_> {
         if self.conflict.is_some() {
             return Ok(Verdict::Fails);
         }
-        for reads in &self.reads {
+        for reads in &self.reads.0 {
             let tree = &reads.of.tree;
             tree.check()?;
             if let Some(clear) = tree.clear_in_flight() {
@@ -302,7 +268,6 @@ impl Validate for Unchanged<'_> {
     fn decide(&mut self) -> Result<()> {
         let open = mem::take(&mut self.open);
         debug_assert!(open.slots.is_sorted(), "slots are searched");
-        debug_assert!(open.all_of.iter().all(|&at| at < self.reads.len()));
         self.conflict = self.find_conflict(&open)?;
         Ok(())
     }
