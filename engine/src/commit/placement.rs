@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{
     InFlight, PublishQueue, Write,
     key_slots::{KeySlot, KeySlots},
-    watches::{WatchId, WatchedKeys, WatchedWrites, Watches},
+    watches::{WatchId, WatchedKeys, Watches, WrittenKey},
 };
 use crate::{
     Error, Result,
@@ -160,8 +160,8 @@ impl<'a> Placed<'a> {
         self.placement.watches.begin(keys, &in_flight)
     }
 
-    /// Returns the writes that the watch has found since the last call.
-    pub(crate) fn take_watched(&mut self, watch: WatchId) -> WatchedWrites {
+    /// Returns the first key of the watch that was written since the last call.
+    pub(crate) fn take_watched(&mut self, watch: WatchId) -> Option<WrittenKey> {
         self.placement.watches.take(watch)
     }
 

@@ -1,9 +1,8 @@
 //! Watches: writes placed while a condition is evaluated outside of the placement lock.
 
-use std::{fmt, mem, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::SequenceNumber;
 
 use super::{InFlight, Write};
 
@@ -26,17 +25,6 @@ pub(crate) struct WrittenKey {
     pub(crate) key: Option<(Bytes, u64)>,
 }
 
-/// Writes to watched keys. Has one key however many they are: it bounds the memory.
-#[derive(Debug, Default)]
-pub(crate) struct WatchedWrites {
-    /// A key of the first write.
-    pub(crate) first: Option<WrittenKey>,
-    /// There are other writes.
-    pub(crate) has_others: bool,
-    /// Last sequence number of the last write.
-    pub(crate) last: SequenceNumber,
-}
-
 /// The current watches. Usually there are none, which costs a write one comparison.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
@@ -49,17 +37,15 @@ pub(super) struct Watches {
 struct Watch {
     id: WatchId,
     keys: Arc<dyn WatchedKeys>,
-    /// Since the last [`take`](Watches::take).
-    writes: WatchedWrites,
+    /// The first key since the last [`take`](Watches::take). Later ones are not searched for: the
+    /// first one usually decides.
+    written: Option<WrittenKey>,
 }
 
 impl Watch {
     fn note(&mut self, write: &InFlight) {
-        let Some(key) = self.keys.first_written(&write.write) else { return };
-        self.writes.last = write.last;
-        match self.writes.first {
-            Some(_) => self.writes.has_others = true,
-            None => self.writes.first = Some(key),
+        if self.written.is_none() {
+            self.written = self.keys.first_written(&write.write);
         }
     }
 }
@@ -73,16 +59,16 @@ impl Watches {
     ) -> WatchId {
         let id = WatchId(self.next_id);
         self.next_id += 1;
-        let mut watch = Watch { id, keys, writes: WatchedWrites::default() };
+        let mut watch = Watch { id, keys, written: None };
         in_flight.iter().for_each(|write| watch.note(write));
         self.watches.push(watch);
         id
     }
 
-    /// Returns the writes since the last call.
-    pub(super) fn take(&mut self, id: WatchId) -> WatchedWrites {
+    /// Returns the first key that was written since the last call.
+    pub(super) fn take(&mut self, id: WatchId) -> Option<WrittenKey> {
         let watch = self.watches.iter_mut().find(|watch| watch.id == id);
-        mem::take(&mut watch.expect("a watch that was begun").writes)
+        watch.expect("a watch that was begun").written.take()
     }
 
     pub(super) fn end(&mut self, id: WatchId) {
@@ -121,9 +107,8 @@ mod tests {
         let id = watches.begin(Arc::new(AllKeys), &in_flight);
         later.iter().for_each(|write| watches.note(write));
         assert!(in_flight.iter().chain(&later).all(|write| Arc::strong_count(write) == 1));
-        let WatchedWrites { first, has_others, last } = watches.take(id);
-        assert_eq!((first.map(|it| it.keyspace), has_others, last), (Some(0), true, 4));
-        assert!(watches.take(id).first.is_none());
+        assert!(watches.take(id).is_some());
+        assert!(watches.take(id).is_none());
         watches.end(id);
     }
 }

@@ -326,6 +326,15 @@ impl KeptView {
             || self.frozen.iter().any(has_some)
     }
 
+    /// Returns `true` if a memtable or table may have a range tombstone after `after`.
+    pub(crate) fn has_range_tombstones_after(&self, after: SequenceNumber) -> bool {
+        let has_some = |placed: &Arc<PlacedMemtable>| {
+            placed.last_sequence() > after && !placed.memtable.range_tombstones().is_empty()
+        };
+        self.placed_memtables().any(has_some)
+            || self.version.runs().iter().any(|run| run.newest_range_tombstone() > after)
+    }
+
     /// Returns the sequence number of the newest range tombstone that covers `key` and that a
     /// reader at `sequence` sees; 0 if it is not larger than `above`, or if there is none.
     #[inline]

@@ -22,8 +22,8 @@ use crate::{
 /// later range tombstone covers. `directory` is that of the store. `at` is the visible sequence
 /// number, loaded after the view. The result is exact while a snapshot at `after` is open.
 ///
-/// Scans the range in memtables and tables that have later entries. With range tombstones it also
-/// scans the other ones, for keys that a later range tombstone covers.
+/// Scans the range in memtables and tables that have later entries. With later range tombstones it
+/// also scans the other ones, for keys that these cover.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub(crate) fn first_written(
         bounds: Arc::clone(bounds),
         skipped: None,
     };
-    let has_ranges = view.has_range_tombstones();
+    let has_ranges = view.has_range_tombstones_after(after);
     let is_searched = |newest: SequenceNumber| newest > after || has_ranges;
     let newer = view.placed_memtables().filter(|placed| is_searched(placed.last_sequence()));
     let memtables = newer.map(|placed| Source::memtable(placed, 0, directory, &scan));

@@ -3,6 +3,7 @@
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
+use sievedb_format::range_tombstone::ends_above;
 
 use crate::iter::bounds::{KeyBounds, is_above, is_below};
 
@@ -41,6 +42,17 @@ impl KeyRanges {
         let ends_below = |range: &Arc<KeyBounds>| !is_below(key, range.as_slices().1);
         let at = self.0.partition_point(ends_below);
         self.0.get(at).is_some_and(|range| is_above(key, range.as_slices().0))
+    }
+
+    /// Returns `true` if a range may contain a key that a range tombstone from `start` to `end`
+    /// covers.
+    pub(super) fn overlap(&self, start: &[u8], end: &[u8]) -> bool {
+        let ends_before = |range: &Arc<KeyBounds>| !is_below(start, range.as_slices().1);
+        let at = self.0.partition_point(ends_before);
+        self.0.get(at).is_some_and(|range| match range.as_slices().0 {
+            Bound::Included(first) | Bound::Excluded(first) => ends_above(end, first),
+            Bound::Unbounded => true,
+        })
     }
 }
 
@@ -128,6 +140,15 @@ mod tests {
                 };
                 assert_eq!(merged.contain(key), all(ranges).iter().any(within), "{key:?}");
             }
+            for (start, end) in [("a", "b"), ("aa", "b"), ("b", "bb"), ("c", "d"), ("d", "e")] {
+                let keys = ["a", "aa", "b", "bb", "c", "cc", "d", "dd"];
+                let mut keys = keys.iter().filter(|key| (start..end).contains(*key));
+                let is_hit = keys.any(|key| merged.contain(key.as_bytes()));
+                let overlaps = merged.overlap(start.as_bytes(), end.as_bytes());
+                assert!(overlaps || !is_hit, "{ranges:?}, {start}..{end}");
+            }
+            assert!(!merged.overlap(b"x", b"y") || merged.contain(b"x"), "{ranges:?}");
+            assert!(merged.is_empty() || merged.overlap(b"", b""), "{ranges:?}");
         }
     }
 }

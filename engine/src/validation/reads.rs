@@ -1,6 +1,9 @@
-//! What a condition depends on.
+//! Keys and ranges that a condition depends on.
+
+use std::ops::Bound;
 
 use bytes::Bytes;
+use sievedb_format::range_tombstone::ends_above;
 
 use super::{
     key_ranges::KeyRanges,
@@ -12,7 +15,7 @@ use crate::commit::{WatchedKeys, Write, WrittenKey};
 #[derive(Debug)]
 pub(super) struct Reads(pub(super) Vec<ReadsOf>);
 
-/// Those of one keyspace.
+/// Read keys and ranges of a keyspace.
 #[derive(Debug)]
 pub(super) struct ReadsOf {
     pub(super) of: KeyspaceReads,
@@ -41,7 +44,7 @@ impl WatchedKeys for Reads {
 }
 
 impl ReadsOf {
-    /// Returns the first read key that `write` writes, or `Some(None)` if it writes a range.
+    /// Returns the first read key that `write` writes, or `Some(None)` if it writes a range of them.
     fn first_written(&self, write: &Write) -> Option<Option<(Bytes, u64)>> {
         let id = self.of.tree.id;
         if write.ingests.as_ref().is_some_and(|tree| tree.id == id) {
@@ -51,10 +54,18 @@ impl ReadsOf {
         write.entries.iter().filter(|entry| entry.target == target).find_map(|entry| {
             let key = &write.payload[entry.key.clone()];
             if entry.is_range() {
-                return Some(None);
+                let end = &write.payload[entry.value.clone()];
+                return self.has_read_within(key, end).then_some(None);
             }
             let is_read = self.of.keys.contains_key(key) || self.ranges.contain(key);
             is_read.then(|| Some((Bytes::copy_from_slice(key), entry.hash)))
         })
+    }
+
+    /// Returns `true` if a key from `start` to before `end` may have been read.
+    fn has_read_within(&self, start: &[u8], end: &[u8]) -> bool {
+        let from = (Bound::Included(start), Bound::Unbounded);
+        let next = self.of.keys.range::<[u8], _>(from).next();
+        next.is_some_and(|(key, _)| ends_above(end, key)) || self.ranges.overlap(start, end)
     }
 }

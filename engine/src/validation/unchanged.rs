@@ -1,6 +1,6 @@
 //! The condition of a write that depends on many keys and ranges.
 
-use std::{mem, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::SequenceNumber;
@@ -40,25 +40,25 @@ pub(crate) struct Unchanged<'a> {
     slots: Vec<KeySlot>,
     /// Sequence number of the snapshot.
     after: SequenceNumber,
-    /// Writes up to this sequence number were compared with the keys.
+    /// Writes up to this sequence number were compared, or are to decide.
     checked: SequenceNumber,
     slot_checks: u32,
     watch: Option<WatchId>,
-    open: Undecided,
+    open: Option<Undecided>,
     conflict: Option<Conflict>,
 }
 
 /// Keys and ranges that the next [`decide`](Validate::decide) searches for later versions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Undecided {
-    /// Slots, ascending.
-    slots: Vec<KeySlot>,
-    /// A written key.
+    /// Versions up to this sequence number were searched for.
+    after: SequenceNumber,
+    /// Searched first.
     key: Option<WrittenKey>,
+    /// Slots of the keys, ascending. `None` for all keys.
+    slots: Option<Vec<KeySlot>>,
     /// All ranges are searched.
-    all_ranges: bool,
-    /// All keys and ranges are searched.
-    all: bool,
+    has_ranges: bool,
 }
 
 /// A key that was read, and written after the snapshot.
@@ -92,7 +92,7 @@ impl<'a> Unchanged<'a> {
             checked: after,
             slot_checks: 0,
             watch: None,
-            open: Undecided::default(),
+            open: None,
             conflict: None,
         };
         unchanged.search_ranges()?;
@@ -114,15 +114,18 @@ impl<'a> Unchanged<'a> {
             return Ok(());
         }
         let store = self.store;
-        store.writer.look_at_placed(|placed| self.begin_watch(placed));
-        self.open.all_ranges = true;
+        store.writer.look_at_placed(|placed| {
+            let slots = Some(self.written_slots(placed));
+            self.open = Some(Undecided { after: self.after, key: None, slots, has_ranges: true });
+            self.begin_watch(placed);
+        });
         self.decide()
     }
 
     /// Begins to compare later writes key by key, beginning with those in flight.
     fn begin_watch(&mut self, placed: &mut Placed<'_>) {
         debug_assert!(self.watch.is_none(), "one watch is enough");
-        self.open.slots = self.written_slots(placed);
+        self.checked = placed.visible();
         self.watch = Some(placed.watch(Arc::clone(&self.reads) as _));
     }
 
@@ -132,34 +135,41 @@ impl<'a> Unchanged<'a> {
         self.slots.iter().copied().filter(is_written).collect()
     }
 
-    /// Checks the writes that the watch has found.
+    /// Checks by the watch. The first written key usually decides. Else its write has failed, and
+    /// the others are searched, too.
     fn check_watched(&mut self, placed: &mut Placed<'_>, watch: WatchId) -> Verdict {
-        let found = placed.take_watched(watch);
-        if found.first.is_none() {
+        let (key, after) = (placed.take_watched(watch), self.checked);
+        self.checked = placed.last_placed();
+        if key.is_none() {
             return Verdict::Holds;
         }
-        self.open.key = found.first;
-        self.open.all = found.has_others;
-        Verdict::Undecided(found.last)
+        self.open = Some(Undecided { after, key, slots: None, has_ranges: true });
+        Verdict::Undecided(self.checked)
     }
 
     /// Checks by slots.
     fn check_slots(&mut self, placed: &mut Placed<'_>) -> Verdict {
-        let written = self.written_slots(placed);
+        let (written, after) = (self.written_slots(placed), self.checked);
         let Some(wait) = written.iter().map(|&slot| placed.last_in_slot(slot)).max() else {
             return Verdict::Holds;
         };
+        // The other slots have no write since, and those in `written` are searched.
+        self.checked = placed.last_placed();
         if self.slot_checks == SLOT_CHECKS_MAX {
             self.begin_watch(placed);
         }
         self.slot_checks += 1;
-        self.open.slots = written;
-        // The other slots have no write since, and those in `written` are searched.
-        self.checked = placed.last_placed();
+        self.open = Some(Undecided { after, key: None, slots: Some(written), has_ranges: false });
         Verdict::Undecided(wait)
     }
 
-    fn find_written(&self, reads: &ReadsOf, key: &[u8], hash: u64) -> Result<bool> {
+    fn is_written(
+        &self,
+        reads: &ReadsOf,
+        key: &[u8],
+        hash: u64,
+        after: SequenceNumber,
+    ) -> Result<bool> {
         let counters = self.store.tables.counters.local();
         let view = reads.of.tree.view();
         if view.unlinked_to > self.after {
@@ -168,34 +178,35 @@ impl<'a> Unchanged<'a> {
         }
         // Writes in flight are no conflicts yet: a retry would begin before they are visible.
         let at = self.store.writer.visible();
-        ReadKey { key, hash, after: self.after }.is_written(&view, at, counters)
+        ReadKey { key, hash, after }.is_written(&view, at, counters)
     }
 
-    /// Returns the first written key among those in the slots `slots`, or among all keys for
-    /// `None`.
-    fn first_written_key(
-        &self,
-        reads: &ReadsOf,
-        slots: Option<&[KeySlot]>,
-    ) -> Result<Option<Bytes>> {
+    /// Returns the first written key of those that `open` names.
+    fn first_written_key(&self, reads: &ReadsOf, open: &Undecided) -> Result<Option<Bytes>> {
         let id = reads.of.tree.id;
+        let is_due = |hash| match &open.slots {
+            Some(slots) => slots.binary_search(&KeySlot::new(id, hash)).is_ok(),
+            None => true,
+        };
         for (key, &hash) in &reads.of.keys {
-            let is_due =
-                slots.is_none_or(|slots| slots.binary_search(&KeySlot::new(id, hash)).is_ok());
-            if is_due && self.find_written(reads, key, hash)? {
+            if is_due(hash) && self.is_written(reads, key, hash, open.after)? {
                 return Ok(Some(key.clone()));
             }
         }
         Ok(None)
     }
 
-    /// Returns the first written key of the ranges.
-    fn first_written_of_ranges(&self, reads: &ReadsOf) -> Result<Option<Bytes>> {
+    /// Returns the first key of the ranges that was written after `after`.
+    fn first_written_of_ranges(
+        &self,
+        reads: &ReadsOf,
+        after: SequenceNumber,
+    ) -> Result<Option<Bytes>> {
         let view = reads.of.tree.view().kept().clone();
         if view.unlinked_to > self.after && !reads.ranges.is_empty() {
             return Ok(Some(reads.of.first_key().cloned().unwrap_or_default()));
         }
-        let span = (self.after, self.store.writer.visible());
+        let span = (after, self.store.writer.visible());
         let directory: Arc<Path> = self.store.tables.folder.as_path().into();
         for bounds in reads.ranges.iter() {
             let first = first_written(&view, bounds, span, &directory)?;
@@ -211,20 +222,16 @@ impl<'a> Unchanged<'a> {
             |reads: &ReadsOf, key: Bytes| Some(Conflict { keyspace: reads.of.tree.name(), key });
         if let Some(WrittenKey { keyspace, key: Some((key, hash)) }) = &open.key {
             let reads = &self.reads.0[*keyspace];
-            if self.find_written(reads, key, *hash)? {
+            if self.is_written(reads, key, *hash, open.after)? {
                 return Ok(conflict(reads, key.clone()));
             }
         }
-        let all_of = open.key.as_ref().filter(|written| written.key.is_none());
-        for (at, reads) in self.reads.0.iter().enumerate() {
-            let is_all = open.all || all_of.is_some_and(|written| written.keyspace == at);
-            let slots = (!is_all).then_some(&*open.slots);
-            if let Some(key) = self.first_written_key(reads, slots)? {
-                return Ok(conflict(reads, key));
+        for reads in &self.reads.0 {
+            let mut written = self.first_written_key(reads, open)?;
+            if written.is_none() && open.has_ranges {
+                written = self.first_written_of_ranges(reads, open.after)?;
             }
-            if (is_all || open.all_ranges)
-                && let Some(key) = self.first_written_of_ranges(reads)?
-            {
+            if let Some(key) = written {
                 return Ok(conflict(reads, key));
             }
         }
@@ -266,9 +273,10 @@ impl Validate for Unchanged<'_> {
     }
 
     fn decide(&mut self) -> Result<()> {
-        let open = mem::take(&mut self.open);
-        debug_assert!(open.slots.is_sorted(), "slots are searched");
-        self.conflict = self.find_conflict(&open)?;
+        if let Some(open) = self.open.take() {
+            debug_assert!(open.slots.iter().all(|slots| slots.is_sorted()), "slots are searched");
+            self.conflict = self.find_conflict(&open)?;
+        }
         Ok(())
     }
 }

@@ -1,11 +1,25 @@
 //! Range deletes in transactions: conflicts, limits and what is left after a commit.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
 use sievedb::{Db, Error, Isolation, KEY_BYTES_MAX, Transaction, TransactionOptions};
+use sievedb_doubles::MemoryFs;
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 use super::open;
 
 fn filled() -> Db {
-    let db = open();
+    fill(open())
+}
+
+fn fill(db: Db) -> Db {
     for key in ["a", "b", "c", "d"] {
         db.insert(key, "0").expect("nothing fails");
     }
@@ -110,6 +124,52 @@ fn what_a_range_replaces_is_not_written() {
     assert!(!transaction.is_empty() && transaction.iter(&db).next_back().is_none());
     transaction.commit(None).expect("nothing conflicts");
     assert!(keys(&db).is_empty());
+}
+
+#[test]
+fn an_older_removed_range_makes_a_commit_read_nothing() {
+    let options = small_options(Arc::new(MemoryFs::new())).block_cache_bytes(0);
+    let db = fill(options.open(STORE_DIR).expect("a new store"));
+    db.flush().expect("nothing fails");
+    db.remove_range("b".."c").expect("nothing fails");
+    db.flush().expect("nothing fails");
+    let mut transaction = db.begin();
+    assert_eq!(transaction.iter(&db).count(), 3);
+    transaction.insert(&db, "own", "").expect("it fits");
+    let read = db.stats().table_reads.calls;
+    transaction.commit(None).expect("nothing conflicts");
+    assert_eq!(db.stats().table_reads.calls, read);
+}
+
+/// Other ranges are removed for as long as the commit runs.
+#[test]
+fn a_commit_ends_beside_removed_ranges_that_it_has_not_read() {
+    const KEYS: u32 = 20_000;
+    let db = open();
+    let key = |index: u32| format!("a{index:05}");
+    (0..KEYS).for_each(|index| db.insert(key(index), "").expect("nothing fails"));
+    let mut transaction = db.begin();
+    assert_eq!(transaction.prefix(&db, "a").count(), KEYS as usize);
+    (0..KEYS).for_each(|index| assert!(transaction.get(&db, key(index)).is_ok()));
+    transaction.insert(&db, "own", "").expect("it fits");
+    let (is_over, deadline) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(20));
+    let removed = AtomicU64::new(0);
+    let is_late = thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            while !is_over.load(Relaxed) && Instant::now() < deadline {
+                db.remove_range("x/1".."x/2").expect("nothing fails");
+                removed.fetch_add(1, Relaxed);
+            }
+            Instant::now() >= deadline
+        });
+        while removed.load(Relaxed) < 10 {
+            thread::yield_now();
+        }
+        transaction.commit(None).expect("nothing conflicts");
+        is_over.store(true, Relaxed);
+        others.join().expect("no panic")
+    });
+    assert!(!is_late, "the commit ended with the other writes");
 }
 
 #[test]
