@@ -38,11 +38,12 @@ pub(crate) trait CursorSource {
 ///
 /// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
 pub(crate) struct Range<S: CursorSource> {
+    // Cursors refer to the tables and the store of the source, and are dropped before it.
+    front: Side<S::Cursor>,
+    back: Side<S::Cursor>,
     source: S,
     at: ReadPoint,
     bounds: Arc<KeyBounds>,
-    front: Side<S::Cursor>,
-    back: Side<S::Cursor>,
     state: State,
     /// Skips reading values.
     keys_only: bool,

@@ -85,6 +85,22 @@ fn iterator_outlives_every_handle() {
 }
 
 #[test]
+fn iterator_over_removed_ranges_outlives_every_handle() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open(&fs);
+    flush(&db, 0..100, "old");
+    db.remove_range(..5_u32.to_be_bytes()).unwrap();
+    db.flush().unwrap();
+    let mut scan = db.iter();
+    assert_eq!(*scan.next().unwrap().unwrap().0, 5_u32.to_be_bytes());
+    db.compact().unwrap();
+    drop(db);
+    assert!(names(&fs, ".sst").len() > 1, "the iterator reads them");
+    drop(scan);
+    assert_eq!(names(&fs, ".sst").len(), 1);
+}
+
+#[test]
 fn iterator_outlives_its_keyspace() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
