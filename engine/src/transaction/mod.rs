@@ -239,7 +239,7 @@ impl Transaction {
         self.accept_write(keyspace)?;
         let bytes = value.map(|(bytes, _)| bytes);
         check_entry(key, bytes.unwrap_or_default())?;
-        self.take_bytes(OwnWrites::bytes(key, bytes))?;
+        self.take_bytes(OwnWrites::bytes(key, bytes) + self.writes.undo_bytes(1))?;
         let copy = Bytes::copy_from_slice;
         let value = value.map(|(bytes, expiry_ms)| OwnValue { bytes: copy(bytes), expiry_ms });
         let replaced = self.writes.set(keyspace.tree(), copy(key), value);
@@ -402,7 +402,7 @@ impl Transaction {
             set.add_range(tree, range);
         }
         for (tree, key) in self.writes.keys() {
-            set.add_key(tree, key, key_hash(key, store.hash_seed));
+            set.add_key(tree, key.clone(), key_hash(key, store.hash_seed));
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct OwnValue {
 
 /// Memory of an entry besides its bytes: its part of a map node that is half full.
 const ENTRY_BYTES: usize = 192;
+/// Memory of a step that undoes a write, besides what it keeps: the list grows by doubling.
+const UNDO_BYTES: usize = 2 * size_of::<Undo>();
 
 static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 
@@ -183,10 +185,17 @@ impl OwnWrites {
         0
     }
 
+    /// Returns the memory, in bytes, of the steps that undo `writes` writes, if a savepoint is set.
+    pub(super) fn undo_bytes(&self, writes: usize) -> usize {
+        if self.savepoints.is_empty() { 0 } else { writes * UNDO_BYTES }
+    }
+
     /// Returns the memory, in bytes, that [`remove_range`](Self::remove_range) of `range` takes.
     pub(super) fn remove_range_bytes(&self, tree: &Arc<Tree>, range: &RemovedRange) -> usize {
         let merged = self.removed(tree).map(|removed| removed.merge(range.clone()).0);
-        Self::range_bytes(merged.as_ref().unwrap_or(range))
+        let within = self.range(tree, &bounds(&range.0, &range.1));
+        let dropped = within.map_or(0, Iterator::count);
+        Self::range_bytes(merged.as_ref().unwrap_or(range)) + self.undo_bytes(dropped + 1)
     }
 
     /// Adds a removal of a range, and drops the earlier writes to its keys. Returns the memory of
@@ -226,7 +235,7 @@ impl OwnWrites {
         self.savepoints.truncate(at + 1);
         let first = self.savepoints[at].undo;
         debug_assert!(first <= self.undo.len(), "the list of writes has shrunk");
-        let mut bytes = 0;
+        let mut bytes = self.undo_bytes(self.undo.len() - first);
         for Undo { keyspace, write } in self.undo.drain(first..).rev() {
             let TreeWrites { entries, removed, .. } = &mut self.keyspaces[keyspace];
             match write {
@@ -258,7 +267,7 @@ impl OwnWrites {
         if at > 0 {
             return Ok(0);
         }
-        Ok(self.undo.drain(..).map(|undo| undo.write.kept_bytes()).sum())
+        Ok(self.undo.drain(..).map(|undo| UNDO_BYTES + undo.write.kept_bytes()).sum())
     }
 
     /// Returns the keyspaces written to, and their keys.

@@ -200,7 +200,7 @@ impl Transaction {
             return Ok(());
         }
         tracked.take_bytes(ReadSet::key_bytes(key), self.bytes_max, &self.charge)?;
-        tracked.set.add_key(tree, key, key_hash(key, store.hash_seed));
+        tracked.set.add_key(tree, Bytes::copy_from_slice(key), key_hash(key, store.hash_seed));
         Ok(())
     }
 }

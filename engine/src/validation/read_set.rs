@@ -71,9 +71,9 @@ impl ReadSet {
     }
 
     /// Adds a key with its hash.
-    pub(crate) fn add_key(&mut self, tree: &Arc<Tree>, key: &[u8], hash: u64) {
+    pub(crate) fn add_key(&mut self, tree: &Arc<Tree>, key: Bytes, hash: u64) {
         let index = self.keyspace(tree);
-        self.keyspaces[index].keys.insert(Bytes::copy_from_slice(key), hash);
+        self.keyspaces[index].keys.insert(key, hash);
     }
 
     /// Adds a whole range. [`set_range`](Self::set_range) replaces it by the parts that were read.
