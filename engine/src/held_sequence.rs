@@ -51,9 +51,11 @@ impl HeldSequence {
         let store = open.accept()?;
         let now = store.options.clock.now();
         let mut kept_in = BTreeMap::new();
+        // The lock of the snapshots is taken after that of the trees.
+        let trees: Vec<_> = store.versions.trees().values().cloned().collect();
         let held = store.versions.snapshots().add_past(now, || {
             let past = store.past_point(point).ok_or(())?;
-            for tree in store.versions.trees().values() {
+            for tree in &trees {
                 if let Some(least_ms) = store.clock_in_history(tree, past) {
                     kept_in.insert(tree.id, past.at.clock_ms().max(least_ms));
                 }

@@ -65,8 +65,8 @@ impl Range {
         self
     }
 
-    /// Returns the next entry, borrowed, or `None` at the end. Allocates and copies nothing, and
-    /// does not read the value unless it is requested.
+    /// Returns the next entry, borrowed, or `None` at the end. Allocates and copies nothing, except
+    /// a value in a blob file, which this call reads. [`keys`](Self::keys) reads no values.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -25,8 +25,6 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
 /// The effect of a write on its key.
-///
-/// Includes reserved kinds. The engine rejects kinds that it cannot apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -34,7 +32,7 @@ pub enum Kind {
     Put = 1,
     /// The key is deleted.
     Tombstone = 2,
-    /// A merge operand; reserved.
+    /// A merge operand for the value of the key.
     Merge = 3,
     /// The value is in a blob file, which the stored value names.
     BlobReference = 4,

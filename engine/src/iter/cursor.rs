@@ -51,7 +51,7 @@ pub(crate) trait Cursor {
     }
 
     /// Prefetches from the file for a [`seek_before`](Self::seek_before) of `target`, which must
-    /// follow. Does not block. Keeps the current entry.
+    /// follow. Does not block. May leave the current entry.
     fn advise_seek_before(&mut self, target: InternalKey<'_>) {
         let _ = target;
     }
