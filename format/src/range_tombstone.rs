@@ -160,16 +160,18 @@ mod tests {
             (random >> 33) % bound // The low bits of this generator repeat.
         };
         for round in 0..200 {
-            let tombstones: Vec<_> = (0..below(20))
+            // Some lists have several blocks.
+            let (count_max, starts) = if round % 8 == 0 { (400, 200) } else { (20, 30) };
+            let tombstones: Vec<_> = (0..below(count_max))
                 .map(|_| {
-                    let start = below(30) as u8;
+                    let start = below(starts) as u8;
                     let end = start + 1 + below(12) as u8;
-                    let end: &[u8] = if below(8) > 0 { &[end] } else { &[] };
+                    let end: &[u8] = if below(count_max) > 2 { &[end] } else { &[] };
                     RangeTombstone::new(&[start], end, 1 + below(9))
                 })
                 .collect();
             let list = RangeTombstones::new(tombstones.clone()).unwrap();
-            for key in 0..45 {
+            for key in 0..starts as u8 + 15 {
                 let widest = list.widest().filter(|one| one.covers_head(head(&[key])));
                 assert!(widest.is_none_or(|one| {
                     tombstones.iter().any(|it| it.sequence == one.sequence() && it.covers(&[key]))

@@ -8,19 +8,30 @@ use crate::{
 
 /// Minimum bytes of an encoded range tombstone: two lengths, a sequence number.
 const ENCODED_BYTES_MIN: usize = 3;
+/// Number of range tombstones in a block.
+const BLOCK_LEN: usize = 64;
 
 /// A sorted list of range tombstones, which may overlap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeTombstones {
     sorted: Vec<RangeTombstone>,
-    /// Element `i` is the index of the largest `end` among `sorted[..=i]`, which bounds searches.
-    reach: Vec<usize>,
+    /// One for each [`BLOCK_LEN`] elements of `sorted`. They bound searches.
+    blocks: Vec<Block>,
     /// The fragments, for readers that see every range tombstone.
     fragments: Fragments,
     widest: Option<HeadRange>,
     /// The smallest and the largest sequence number; 0 without range tombstones.
     oldest: SequenceNumber,
     newest: SequenceNumber,
+}
+
+/// The indexes of the largest ends of a block of range tombstones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Block {
+    /// In this block.
+    longest: usize,
+    /// In this block and those before.
+    longest_so_far: usize,
 }
 
 /// A range of user keys whose versions below `sequence` are deleted.
@@ -82,17 +93,21 @@ impl RangeTombstones {
         // A stable sort is fast for concatenated sorted lists.
         tombstones.sort();
         tombstones.dedup();
-        let mut reach: Vec<usize> = Vec::with_capacity(tombstones.len());
-        for (index, tombstone) in tombstones.iter().enumerate() {
-            let before = reach.last().copied().unwrap_or(index);
-            let is_longer = cmp_ends(&tombstones[before].end, &tombstone.end).is_lt();
-            reach.push(if is_longer { index } else { before });
+        let longer = |a: usize, b: usize| {
+            if cmp_ends(&tombstones[a].end, &tombstones[b].end).is_lt() { b } else { a }
+        };
+        let mut blocks: Vec<Block> = Vec::with_capacity(tombstones.len().div_ceil(BLOCK_LEN));
+        for start in (0..tombstones.len()).step_by(BLOCK_LEN) {
+            let end = tombstones.len().min(start + BLOCK_LEN);
+            let longest = (start + 1..end).fold(start, longer);
+            let before = blocks.last().map_or(longest, |block| block.longest_so_far);
+            blocks.push(Block { longest, longest_so_far: longer(before, longest) });
         }
         let fragments = Fragments::new(&tombstones);
         let sequences = || tombstones.iter().map(|one| one.sequence);
         let (oldest, newest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
         let widest = tombstones.iter().map(HeadRange::new).max_by_key(HeadRange::width);
-        Ok(Self { sorted: tombstones, reach, fragments, widest, oldest, newest })
+        Ok(Self { sorted: tombstones, blocks, fragments, widest, oldest, newest })
     }
 
     /// Decodes the encoded form.
@@ -153,8 +168,8 @@ impl RangeTombstones {
     /// Returns the smallest `start` and the largest `end`; `None` if there are no range tombstones.
     #[must_use]
     pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
-        let (first, &reach) = self.sorted.first().zip(self.reach.last())?;
-        Some((&first.start, &self.sorted[reach].end))
+        let (first, last) = self.sorted.first().zip(self.blocks.last())?;
+        Some((&first.start, &self.sorted[last.longest_so_far].end))
     }
 
     /// Returns the largest sequence number; 0 without range tombstones.
@@ -182,19 +197,23 @@ impl RangeTombstones {
     /// Returns the newest range tombstone up to `at` that covers `user_key`, for a reader older
     /// than some range tombstones.
     ///
-    /// Takes a step back per range tombstone that starts at or before the key, until no earlier one
-    /// can reach the key.
+    /// Searches back from the last range tombstone that starts at or before the key, until no
+    /// earlier one reaches it. Skips blocks in which none does.
     #[cold]
     fn older_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<&RangeTombstone> {
         if at < self.oldest {
             return None;
         }
         let starts_before = self.sorted.partition_point(|one| *one.start <= *user_key);
-        let may_reach = |&index: &usize| ends_above(&self.sorted[self.reach[index]].end, user_key);
-        (0..starts_before)
-            .rev()
-            .take_while(may_reach)
-            .map(|index| &self.sorted[index])
+        let reaches = |index: usize| ends_above(&self.sorted[index].end, user_key);
+        let blocks = self.blocks[..starts_before.div_ceil(BLOCK_LEN)].iter().enumerate().rev();
+        blocks
+            .take_while(|(_, block)| reaches(block.longest_so_far))
+            .filter(|(_, block)| reaches(block.longest))
+            .flat_map(|(block, _)| {
+                let start = block * BLOCK_LEN;
+                &self.sorted[start..starts_before.min(start + BLOCK_LEN)]
+            })
             .filter(|one| one.sequence <= at && one.covers(user_key))
             .max_by_key(|one| one.sequence)
     }
@@ -204,7 +223,7 @@ impl RangeTombstones {
     pub fn memory_bytes(&self) -> usize {
         let keys: usize = self.iter().map(|one| one.start.len() + one.end.len()).sum();
         self.sorted.capacity() * size_of::<RangeTombstone>()
-            + self.reach.capacity() * size_of::<usize>()
+            + self.blocks.capacity() * size_of::<Block>()
             + self.fragments.memory_bytes()
             + keys
     }
