@@ -3,6 +3,8 @@
 #[path = "memtable/lists.rs"]
 mod lists;
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion};
 use sievedb_benches::{key, shuffled, value};
@@ -14,8 +16,20 @@ const ENTRIES: u64 = 1 << 17;
 
 fn insert(memtable: &Memtable, index: u64) {
     let key = key(index);
-    let trailer = Trailer::new(index + 1, Kind::Put);
-    memtable.insert(key_hash(&key, 0), &key, trailer, &value(index));
+    memtable.insert(key_hash(&key, 0), &key, trailer(index), &value(index));
+}
+
+fn insert_all(memtable: &Memtable, indexes: Range<u64>) {
+    let entries: Vec<_> = indexes.map(|index| (key(index), value(index), trailer(index))).collect();
+    memtable.insert_all(
+        entries
+            .iter()
+            .map(|(key, value, trailer)| (key_hash(key, 0), &key[..], *trailer, &value[..])),
+    );
+}
+
+fn trailer(index: u64) -> Trailer {
+    Trailer::new(index + 1, Kind::Put)
 }
 
 fn filled(entries: u64) -> Memtable {
@@ -37,6 +51,14 @@ fn main() {
         bencher.iter_batched_ref(
             || filled(10_000),
             |memtable| (10_000..11_000).for_each(|index| insert(memtable, index)),
+            BatchSize::LargeInput,
+        );
+    });
+
+    criterion.bench_function("memtable/insert 1000 together into 10,000", |bencher| {
+        bencher.iter_batched_ref(
+            || filled(10_000),
+            |memtable| insert_all(memtable, 10_000..11_000),
             BatchSize::LargeInput,
         );
     });

@@ -141,6 +141,27 @@ impl Memtable {
         debug_assert_eq!(self.list.lower_bound(key).map(|node| node.key()), Some(key));
     }
 
+    /// Inserts copies of entries: key hash, user key, trailer and value of each. Faster than as many
+    /// calls of [`insert`](Self::insert), because cache misses overlap.
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_all<'k>(
+        &self,
+        entries: impl IntoIterator<Item = (u64, &'k [u8], Trailer, &'k [u8])>,
+    ) {
+        let filter = self.filter.get_or_init(|| new_filter(self.memory_bytes_target));
+        self.list.insert_all(entries.into_iter().map(|(hash, user_key, trailer, value)| {
+            if trailer.kind() == Kind::PutWithExpiry {
+                self.has_expiry.store(true, Relaxed);
+            }
+            // Before the list: see the module documentation.
+            filter.insert_hash(hash);
+            (InternalKey::new(user_key, trailer), value)
+        }));
+    }
+
     /// Returns the bytes of a range tombstone with these bounds.
     #[must_use]
     pub const fn range_tombstone_charge(start_len: usize, end_len: usize) -> usize {

@@ -77,19 +77,30 @@ impl Entry {
 impl Write {
     /// Inserts every entry into its memtable. The first entry has the sequence number `first`.
     pub(crate) fn insert(&self, first: SequenceNumber) {
-        for (sequence, entry) in (first..).zip(&self.entries) {
-            let placed = self.targets[entry.target].memtable.as_ref();
+        let mut next = first;
+        for entries in self.entries.chunk_by(|a, b| a.target == b.target) {
+            let placed = self.targets[entries[0].target].memtable.as_ref();
             let placed = placed.expect("a placed write has its memtables");
-            let key = &self.payload[entry.key.clone()];
-            let value = &self.payload[entry.value.clone()];
-            if entry.kind == Kind::RangeTombstone {
-                let tombstone = RangeTombstone::new(key, value, sequence);
+            let from = next;
+            next += entries.len() as u64;
+            let key = |entry: &Entry| &self.payload[entry.key.clone()];
+            let value = |entry: &Entry| &self.payload[entry.value.clone()];
+            let numbered = || (from..next).zip(entries);
+            for (sequence, entry) in numbered().filter(|(_, entry)| entry.is_range()) {
+                let tombstone = RangeTombstone::new(key(entry), value(entry), sequence);
                 placed.memtable.insert_range_tombstone(tombstone);
-                continue;
             }
-            placed.memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
-            if entry.kind == Kind::Tombstone {
-                placed.note_tombstone();
+            let points = numbered().filter(|(_, entry)| !entry.is_range());
+            let mut points = points.map(|(sequence, entry)| {
+                if entry.kind == Kind::Tombstone {
+                    placed.note_tombstone();
+                }
+                (entry.hash, key(entry), Trailer::new(sequence, entry.kind), value(entry))
+            });
+            if entries.len() > 1 {
+                placed.memtable.insert_all(points);
+            } else if let Some((hash, key, trailer, value)) = points.next() {
+                placed.memtable.insert(hash, key, trailer, value);
             }
         }
         for &(index, reference) in &self.references {

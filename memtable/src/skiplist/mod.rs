@@ -31,6 +31,8 @@ use crate::{
     sync::AtomicPtr,
 };
 
+mod searches;
+
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -251,18 +253,22 @@ impl SkipList {
 
     /// Inserts an entry with a tower of `height` links, from 1 to [`HEIGHT_MAX`].
     fn insert_with_height(&self, height: usize, key: InternalKey<'_>, value: &[u8]) {
-        debug_assert!((1..=HEIGHT_MAX).contains(&height), "a tower of {height} links");
         let node = self.allocate_node(height, key, value);
-        self.height.fetch_max(height, Relaxed);
-        let is_less = |other: Node<'_>| other.key() < key;
         let mut neighbors = [Neighbors::at_head(self); HEIGHT_MAX];
-        self.find_per_level(is_less, |level, found| neighbors[level] = found);
-        for (level, neighbors) in neighbors.iter_mut().enumerate().take(height) {
+        self.find_per_level(|other| other.key() < key, |level, found| neighbors[level] = found);
+        self.link(node, &mut neighbors[..height]);
+    }
+
+    /// Links `node` on each of its levels, between the neighbors that a search has found there.
+    fn link<'l>(&'l self, node: Node<'l>, neighbors: &mut [Neighbors<'l>]) {
+        let key = node.key();
+        let is_less = |other: Node<'_>| other.key() < key;
+        for (level, neighbors) in neighbors.iter_mut().enumerate() {
             loop {
                 debug_assert!(neighbors.before.is_none_or(is_less), "level {level} is unsorted");
                 debug_assert!(!neighbors.after.is_some_and(is_less), "level {level} is unsorted");
                 let after = as_ptr(neighbors.after);
-                // SAFETY: the node has `height` levels.
+                // SAFETY: there are neighbors for each level of the node.
                 unsafe { node.tower().link(level) }.store(after, Relaxed);
                 // SAFETY: the search reached this tower on this level.
                 let link = unsafe { neighbors.tower(self).link(level) };
@@ -278,8 +284,9 @@ impl SkipList {
         self.entries.fetch_add(1, Relaxed);
     }
 
-    /// Allocates and writes an unpublished node.
+    /// Allocates and writes an unpublished node with a tower of `height` links.
     fn allocate_node(&self, height: usize, key: InternalKey<'_>, value: &[u8]) -> Node<'_> {
+        debug_assert!((1..=HEIGHT_MAX).contains(&height), "a tower of {height} links");
         let key_len = key.user_key.len();
         let key_bytes = u32::try_from(key_len).expect("keys have at most u32::MAX bytes");
         let value_bytes = u32::try_from(value.len()).expect("values have at most u32::MAX bytes");
@@ -304,6 +311,7 @@ impl SkipList {
         // SAFETY: the allocation has room for the value after the key and does not overlap with the
         // source.
         unsafe { ptr::copy_nonoverlapping(from, to, value.len()) };
+        self.height.fetch_max(height, Relaxed);
         node
     }
 

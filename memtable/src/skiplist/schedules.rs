@@ -72,6 +72,13 @@ impl Shared {
         self.inserted[usize::from(key)].store(true, SeqCst);
     }
 
+    fn insert_all(&self, entries: &[Entry]) {
+        let keys: Vec<_> = entries.iter().map(|&(key, height)| ([key], height)).collect();
+        let with_values = keys.iter().map(|(key, height)| (*height, internal(key), &*self.value));
+        self.list.insert_with_heights(with_values);
+        entries.iter().for_each(|&(key, _)| self.inserted[usize::from(key)].store(true, SeqCst));
+    }
+
     /// Returns the keys inserted so far, in order.
     fn inserted_keys(&self) -> Vec<u8> {
         (0..=u8::MAX).filter(|&key| self.inserted[usize::from(key)].load(SeqCst)).collect()
@@ -150,9 +157,17 @@ fn keys<'l>(first: Option<Node<'l>>, step: impl Fn(Node<'l>) -> Option<Node<'l>>
     std::iter::successors(first, |node| step(*node)).take(100).map(key_of).collect()
 }
 
+/// How a thread inserts its entries.
+#[derive(Debug, Clone, Copy)]
+enum Insert {
+    OneByOne,
+    Together,
+}
+
 /// Inserts `initial`, then the entries of `threads` concurrently, one thread each, while another
 /// thread runs `read`.
 fn insert_concurrently<const N: usize>(
+    insert: Insert,
     initial: &[Entry],
     threads: [&[Entry]; N],
     read: Option<Read>,
@@ -171,7 +186,10 @@ fn insert_concurrently<const N: usize>(
     });
     let writers = threads.map(|entries| {
         let (shared, entries) = (Arc::clone(&shared), entries.to_vec());
-        thread::spawn(move || entries.into_iter().for_each(|entry| shared.insert(entry)))
+        thread::spawn(move || match insert {
+            Insert::OneByOne => entries.into_iter().for_each(|entry| shared.insert(entry)),
+            Insert::Together => shared.insert_all(&entries),
+        })
     });
     let all = writers.into_iter().chain(reader);
     all.for_each(|thread| thread.join().expect("the thread does not panic"));
@@ -191,7 +209,11 @@ fn concurrent_inserts_of_neighbors() {
     ];
     for (name, initial, first, second) in cases {
         eprintln!("{name}");
-        every_schedule(move || insert_concurrently(initial, [&[first], &[second]], None));
+        for insert in [Insert::OneByOne, Insert::Together] {
+            every_schedule(move || {
+                insert_concurrently(insert, initial, [&[first], &[second]], None);
+            });
+        }
     }
 }
 
@@ -207,7 +229,9 @@ fn reads_during_an_insert() {
     for (name, initial, entries) in cases {
         for (read_name, read) in reads {
             eprintln!("{name}, {read_name}");
-            every_schedule(move || insert_concurrently(initial, [entries], Some(read)));
+            every_schedule(move || {
+                insert_concurrently(Insert::OneByOne, initial, [entries], Some(read));
+            });
         }
     }
 }
@@ -215,14 +239,17 @@ fn reads_during_an_insert() {
 /// There are too many schedules to run all of them.
 #[test]
 fn reads_during_concurrent_inserts() {
-    many_schedules(3_000, || {
-        let initial = [(10, 2), (20, 1), (30, 3)];
-        let low: &[Entry] = &[(14, 1), (11, 2), (25, 1)];
-        let middle: &[Entry] = &[(13, 3), (12, 1), (26, 2)];
-        let high: &[Entry] = &[(15, 4), (16, 2), (24, 3)];
-        insert_concurrently(&initial, [low, middle, high], Some(Shared::read));
-    });
-    many_schedules(3_000, || {
-        insert_concurrently(&[], [&[(5, 3)], &[(6, 3)], &[(7, 3)]], Some(Shared::read));
-    });
+    for insert in [Insert::OneByOne, Insert::Together] {
+        many_schedules(3_000, move || {
+            let initial = [(10, 2), (20, 1), (30, 3)];
+            let low: &[Entry] = &[(14, 1), (11, 2), (25, 1)];
+            let middle: &[Entry] = &[(13, 3), (12, 1), (26, 2)];
+            let high: &[Entry] = &[(15, 4), (16, 2), (24, 3)];
+            insert_concurrently(insert, &initial, [low, middle, high], Some(Shared::read));
+        });
+        many_schedules(3_000, move || {
+            let threads: [&[Entry]; 3] = [&[(5, 3)], &[(6, 3)], &[(7, 3)]];
+            insert_concurrently(insert, &[], threads, Some(Shared::read));
+        });
+    }
 }

@@ -74,3 +74,28 @@ fn an_equal_key_is_inserted_first() {
     let values: Vec<&[u8]> = nodes(&list).map(|node| node.value()).collect();
     assert_eq!(values, [b"later", b"first"]);
 }
+
+/// Together with entries that are there, in more than one turn.
+#[test]
+fn entries_inserted_together_are_sorted() {
+    let count = if cfg!(miri) { 60 } else { 5_000_u32 };
+    let key = |index: u32| index.wrapping_mul(0x9e37_79b1).to_be_bytes();
+    let list = SkipList::new();
+    let mut want: Vec<_> = (0..count).map(key).collect();
+    for parts in want.chunks(count as usize / 3) {
+        list.insert_all(parts.iter().map(|key| (internal(key, 1), &key[..])));
+        list.insert_all([]);
+    }
+    want.sort_unstable();
+    assert_eq!(list.len(), want.len());
+    assert!(nodes(&list).all(|node| node.key().user_key == node.value()));
+    assert!(nodes(&list).map(|node| node.key().user_key).eq(want.iter().map(|key| &key[..])));
+    for key in &want {
+        assert_eq!(list.lower_bound(internal(key, 1)).map(Node::key), Some(internal(key, 1)));
+    }
+
+    let entries = [b"first", b"later"].map(|value| (internal(b"", 1), &value[..]));
+    list.insert_all(entries);
+    let values: Vec<&[u8]> = nodes(&list).take(2).map(|node| node.value()).collect();
+    assert_eq!(values, [b"later", b"first"]);
+}
