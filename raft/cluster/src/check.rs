@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::ValueEnum;
 use fastrand::Rng;
 
 use crate::{
@@ -40,13 +41,14 @@ const ELECTIONS: u8 = 7;
 /// Timeout of a client for a response.
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Time in which all nodes must apply the last entry after the faults, and timeout of a local read.
+/// Time in which a key must be read, and all nodes must apply the last entry, after the faults.
+/// Timeout of a local read.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Comparisons of the nodes, each of which a late write may disturb.
 const COMPARISONS_MAX: u32 = 10;
 
-/// Operations in a second of a run that shows something, on a busy machine.
+/// Minimum operations per second of a valid run, on a busy machine.
 const OPERATIONS_PER_SECOND_MIN: u64 = 20;
 
 /// Arguments of nodes: snapshots are frequent, and their transfers have several parts.
@@ -57,7 +59,7 @@ const NODE_ARGUMENTS: &[&str] = &["--snapshot-entries", "50", "--snapshot-part-b
 pub struct Run {
     /// The program whose command `node` is a node.
     pub program: PathBuf,
-    /// Time for which faults are injected.
+    /// Time for which faults are injected. [`Faults::Votes`] runs a fixed [schedule](crate::votes).
     pub duration: Duration,
     /// Chooses operations and faults.
     pub seed: u64,
@@ -70,14 +72,13 @@ pub struct Run {
 }
 
 /// Faults of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Faults {
-    /// All kinds.
+    /// Kills, pauses and isolations
     All,
-    /// Isolated leaders: they show stale reads.
+    /// Isolated leaders, which show stale reads
     Isolations,
-    /// The [schedule](crate::votes) in which only a durable vote separates the old leader from the
-    /// new one. It shows lost votes. Its length does not depend on `duration`.
+    /// Elections that only durable votes decide, which show lost votes. Ignores `--seconds`
     Votes,
 }
 
@@ -155,7 +156,7 @@ impl Shared {
     ) -> Result<(), Failure> {
         let begin = self.now();
         let written = client.put(key, value).await;
-        let failure = written.as_ref().err().map(|failure| format!("{failure:?}"));
+        let failure = written.as_ref().err().map(ToString::to_string);
         if let (Some(before), end) = returned(written, self) {
             let action = Action::Write { value: value.to_owned(), before };
             self.add(Operation { key: key.to_owned(), action, begin, end });
@@ -220,7 +221,7 @@ impl Run {
         Ok(outcome)
     }
 
-    /// Returns the least number of operations of a run that shows something.
+    /// Returns the minimum number of operations of a valid run.
     #[must_use]
     pub const fn operations_min(&self) -> u64 {
         match self.faults {
@@ -376,15 +377,12 @@ pub(crate) async fn read_all(nodes: &Processes, shared: &Shared) -> Result<BTree
         let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.iter().map(|operation| operation.key.clone()).collect()
     };
-    let mut client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?;
     for key in &keys {
-        for attempt in 0.. {
-            match shared.read(&client, key).await {
-                Ok(_) => break,
-                Err(error) if attempt > 50 => return Err(format!("{key}: {error:?}").into()),
-                Err(_) => client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?,
-            }
-        }
+        let read = async || {
+            let client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?;
+            Ok(shared.read(&client, key).await?)
+        };
+        nodes.poll(PATIENCE, read).await.map_err(|error| format!("{key}: {error}"))?;
     }
     Ok(keys)
 }
@@ -405,7 +403,7 @@ async fn differences(nodes: &Processes, keys: &BTreeSet<String>) -> Result<Vec<S
             let mut values = Vec::new();
             for client in &clients {
                 let value = client.get_local(key).await;
-                values.push(value.map_err(|error| format!("{key}: {error:?}"))?);
+                values.push(value.map_err(|error| format!("{key}: {error}"))?);
             }
             if values.iter().any(|value| *value != values[0]) {
                 differences.push(format!("{key}: the nodes have {values:?}"));

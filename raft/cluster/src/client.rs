@@ -1,6 +1,6 @@
 //! Requests of a client to one node.
 
-use std::time::Duration;
+use std::{error::Error, fmt, time::Duration};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{RequestBuilder, StatusCode, redirect};
@@ -17,6 +17,18 @@ pub enum Failure {
     /// The request may have an effect, now or later.
     Unknown(String),
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoEffect(reason) => write!(f, "no effect: {reason}"),
+            Self::Refused(status, reason) => write!(f, "refused with status {status}: {reason}"),
+            Self::Unknown(reason) => write!(f, "unknown effect: {reason}"),
+        }
+    }
+}
+
+impl Error for Failure {}
 
 /// A client of one node.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@
 //! | [`votes`]           | a schedule that shows lost votes                                  |
 //! | [`measure`]         | speed of a cluster, and recovery by snapshot                      |
 //!
-//! It has no authentication and listens on loopback: it is no server for production.
+//! It has no authentication and listens on loopback: it is not for production.
 
 #![expect(clippy::disallowed_methods, reason = "waits, and directories outside of stores")]
 

@@ -6,11 +6,12 @@ use std::{
     env,
     net::Ipv4Addr,
     path::PathBuf,
+    pin::pin,
     process::{Command, ExitCode, Stdio},
     time::Duration,
 };
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use sievedb_cluster::{
     Result,
     check::{Faults, Run},
@@ -25,6 +26,9 @@ use sievedb_cluster::{
 /// Concurrent clients whose writes are measured.
 const CLIENTS: u64 = 16;
 
+/// Interval of polls for nodes that have ended.
+const ENDS_POLL: Duration = Duration::from_millis(200);
+
 /// A replicated store over HTTP on loopback, for a trial. It has no authentication.
 #[derive(Parser)]
 #[command(name = "sieve-cluster", version)]
@@ -35,7 +39,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Starts nodes, and a new cluster if DIR is empty. Ctrl-C stops them
+    /// Starts nodes, and a new cluster if DIR is empty. Reports nodes that end. Ctrl-C stops them
     Start {
         /// Directory of the stores
         dir: PathBuf,
@@ -43,7 +47,7 @@ enum Action {
         #[arg(long, default_value_t = 7001)]
         port: u16,
         /// Number of nodes
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
         nodes: u16,
     },
     /// Runs one node
@@ -87,17 +91,7 @@ struct Planted {
     planted_bug: Option<String>,
     /// Faults to inject
     #[arg(long, value_enum)]
-    faults: Option<Kind>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    /// Kills, pauses and isolations
-    All,
-    /// Isolated leaders
-    Isolations,
-    /// Elections that only durable votes decide
-    Votes,
+    faults: Option<Faults>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -146,21 +140,40 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
     let address = |node| Some((Ipv4Addr::LOCALHOST, port.checked_add(node)?).into());
     let addresses: Option<Vec<_>> = (0..nodes).map(address).collect();
     let places = Places::Loopback(addresses.ok_or("the ports end at 65535")?);
+    // Commands for another terminal contain it.
+    let dir = std::path::absolute(dir)?;
     let mut cluster = Processes::new(&env::current_exe()?, &dir, places, &[]);
     let leader = cluster.start_cluster(nodes.into()).await?;
-    for node in 1..=u64::from(nodes) {
-        let role = if node == leader { ", the leader" } else { "" };
-        println!("node {node}: {}{role}", cluster.url(node));
-    }
+    let members = cluster.members().await?;
     let url = cluster.url(1);
+    for node in 1..=u64::from(nodes) {
+        let process = cluster.process_id(node).ok_or("a node has ended")?;
+        let role = if node == leader { ", leader" } else { "" };
+        println!("node {node}: {}, process {process}{role}", cluster.url(node));
+        if !members.contains_key(&node) {
+            let address = cluster.peer_address(node);
+            println!("  no member; to add it: curl -L -X PUT {url}/members/{node} -d {address}");
+        }
+    }
     println!("\ntry:");
     println!("  curl -L -X PUT {url}/kv/name -d anna");
     println!("  curl -L {url}/kv/name");
     println!("  curl -L {url}/cas/name --json '{{\"expected\": \"anna\", \"value\": \"berta\"}}'");
     println!("  curl {url}/metrics");
-    println!("Ctrl-C stops all nodes");
-    tokio::signal::ctrl_c().await?;
-    Ok(())
+    println!("Ctrl-C stops these nodes");
+    let mut stopped = pin!(tokio::signal::ctrl_c());
+    while cluster.running().next().is_some() {
+        tokio::select! {
+            stopped = &mut stopped => return Ok(stopped?),
+            () = tokio::time::sleep(ENDS_POLL) => {}
+        }
+        for (node, end) in cluster.take_ended() {
+            let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
+            println!("{end}; to restart it:");
+            println!("  sieve-cluster node --id {node} --listen {address} --dir {}", dir.display());
+        }
+    }
+    Err("all nodes have ended".into())
 }
 
 /// Returns `true` if this process may create network namespaces.
@@ -196,11 +209,11 @@ async fn check(
     for number in 0..runs {
         let (duration, seed) = (Duration::from_secs(seconds), seed.wrapping_add(number));
         let (program, planted_bug) = (env::current_exe()?, planted_bug.clone());
-        let faults = match (faults, planted_bug.as_deref()) {
-            (Some(Kind::Isolations), _) | (None, Some("stale-read")) => Faults::Isolations,
-            (Some(Kind::Votes), _) | (None, Some("lost-vote")) => Faults::Votes,
-            (Some(Kind::All) | None, _) => Faults::All,
-        };
+        let faults = faults.unwrap_or(match planted_bug.as_deref() {
+            Some("stale-read") => Faults::Isolations,
+            Some("lost-vote") => Faults::Votes,
+            _ => Faults::All,
+        });
         let run = Run { program, duration, seed, planted_bug, namespaces, faults };
         let outcome = run.run().await?;
         println!("linearizability: run {}, seed {seed}: {outcome}", number + 1);

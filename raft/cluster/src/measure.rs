@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Result, places::Places, processes::Processes};
+use crate::{Result, client::Failure, places::Places, processes::Processes};
 
 /// Bytes of a value of [`recovery`].
 const VALUE_BYTES: usize = 256 << 10;
@@ -42,11 +42,10 @@ impl Writes<'_> {
                 let mut written = 0_u32;
                 while start.elapsed() < duration {
                     let key = format!("{client}-{written}");
-                    let put = http.put(&key, "a value of a client").await;
-                    put.map_err(|error| format!("{error:?}"))?;
+                    http.put(&key, "a value of a client").await?;
                     written += 1;
                 }
-                Ok::<_, String>(written)
+                Ok::<_, Failure>(written)
             }));
         }
         let mut written = 0;
@@ -85,11 +84,11 @@ pub async fn recovery(program: &Path, bytes: u64) -> Result<Recovery> {
     for number in 0..values {
         let value: String = (0..VALUE_BYTES).map(|_| rng.alphanumeric()).collect();
         let written = client.put(&format!("{number:08}"), &value).await;
-        written.map_err(|error| format!("write {number}: {error:?}"))?;
+        written.map_err(|error| format!("write {number}: {error}"))?;
     }
     let last = cluster.status(leader).await?["last_log_index"].as_u64().unwrap_or(0);
     let built = client.call("POST", "/snapshot", "").await;
-    built.map_err(|error| format!("snapshot: {error:?}"))?;
+    built.map_err(|error| format!("snapshot: {error}"))?;
     let start = Instant::now();
     cluster.start(killed)?;
     cluster.applied(killed, last, patience).await?;

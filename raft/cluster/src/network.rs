@@ -65,7 +65,7 @@ pub(crate) const SENDER: &str = "x-node";
 /// The header with the id of the node that a request is for.
 pub(crate) const TARGET: &str = "x-target";
 
-/// Pause between two looks at the nodes to which requests are dropped.
+/// Interval of polls of the nodes to which requests are dropped.
 const POLL: Duration = Duration::from_millis(20);
 
 type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;

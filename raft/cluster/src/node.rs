@@ -9,7 +9,7 @@
 //! | `PUT /members/ID`      | adds the node whose address is the body, once it has caught up     |
 //! | `DELETE /members/ID`   | removes a node, also one that has not caught up                   |
 //! | `POST /snapshot`       | builds a snapshot and purges the log                              |
-//! | `GET /status`          | openraft's metrics as JSON                                        |
+//! | `GET /status`          | openraft's metrics and the process id as JSON                      |
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
 //! A node that does not lead redirects requests to the leader with status 307. Status 504 means
@@ -23,6 +23,7 @@ use std::{
     io::Read as _,
     net::SocketAddr,
     path::PathBuf,
+    process,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -127,7 +128,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            std::process::exit(0);
+            process::exit(0);
         });
     }
     let (storage, log, state_machine) = S::open(&settings)?;
@@ -151,7 +152,11 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let stale_reads = settings.planted_bug.as_deref() == Some("stale-read");
     let stopped = stopped(raft.clone());
     let node = Node { id: settings.id, http, raft, storage, blocked, stale_reads };
-    let listener = tokio::net::TcpListener::bind(settings.listen).await?;
+    let listener = tokio::net::TcpListener::bind(settings.listen).await;
+    let listener = listener.map_err(|error| format!("cannot use {}: {error}", settings.listen))?;
+    if !settings.child {
+        eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
+    }
     // A response in two parts would wait for a delayed acknowledgement of the first one.
     let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
     tokio::select! {
@@ -188,7 +193,7 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
 }
 
 impl<S: Storage> Node<S> {
-    /// Returns a redirection to the leader, or `None` if this node takes itself for it.
+    /// Returns a redirection to the leader, or `None` if this node leads, by its metrics.
     pub(crate) fn redirection(&self, uri: &Uri) -> Option<HttpResponse> {
         let metrics = self.raft.metrics().borrow().clone();
         match metrics.current_leader {
@@ -321,8 +326,17 @@ async fn build_snapshot<S: Storage>(State(node): Shared<S>) -> HttpResponse {
     }
 }
 
+/// The body of a status.
+#[derive(Serialize)]
+struct Status {
+    #[serde(flatten)]
+    metrics: RaftMetrics<u64, BasicNode>,
+    process_id: u32,
+}
+
 async fn status<S: Storage>(State(node): Shared<S>) -> HttpResponse {
-    Json(node.raft.metrics().borrow().clone()).into_response()
+    let (metrics, process_id) = (node.raft.metrics().borrow().clone(), process::id());
+    Json(Status { metrics, process_id }).into_response()
 }
 
 async fn metrics<S: Storage>(State(node): Shared<S>) -> String {

@@ -2,23 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use openraft::{BasicNode, StoredMembership};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::{
-    Result,
-    client::{Client, Failure},
-    places::Places,
-};
+use crate::{Result, client::Client, places::Places};
 
 /// Time in which a cluster must reach a state, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Pause between two looks at a node.
+/// Interval of polls of a node.
 const POLL: Duration = Duration::from_millis(50);
 
 /// A cluster whose nodes, from 1 on, are processes. They are killed when it is dropped.
@@ -29,6 +28,7 @@ pub struct Processes {
     arguments: Vec<String>,
     places: Places,
     nodes: BTreeMap<u64, Child>,
+    ended: Vec<(u64, String)>,
     isolated: BTreeSet<u64>,
 }
 
@@ -43,6 +43,7 @@ impl Processes {
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             places,
             nodes: BTreeMap::new(),
+            ended: Vec::new(),
             isolated: BTreeSet::new(),
         }
     }
@@ -63,6 +64,12 @@ impl Processes {
     #[must_use]
     pub fn url(&self, node: u64) -> String {
         format!("http://{}", self.places.client_address(node))
+    }
+
+    /// Returns the process id of a node that was started and not killed.
+    #[must_use]
+    pub fn process_id(&self, node: u64) -> Option<u32> {
+        self.nodes.get(&node).map(Child::id)
     }
 
     /// Creates a client of a node.
@@ -94,30 +101,48 @@ impl Processes {
         command.args(["node", "--child", "--id", &node.to_string()]);
         command.arg("--listen").arg(self.places.listen_address(node).to_string());
         command.arg("--dir").arg(self.dir(node)).args(&self.arguments).args(more);
-        command.env("RUST_BACKTRACE", "0");
+        // Ctrl-C ends the parent, which kills the nodes: they do not end by themselves.
+        command.env("RUST_BACKTRACE", "0").process_group(0);
         self.nodes.insert(node, command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?);
         Ok(())
     }
 
     /// Kills a node (`SIGKILL`), if it runs.
     pub fn kill(&mut self, node: u64) {
+        let end = self.end(node);
         if let Some(mut child) = self.nodes.remove(&node) {
             let _ = child.kill();
             let _ = child.wait();
         }
+        self.ended.extend(end.map(|end| (node, end)));
     }
 
-    /// Returns `true` if a node that was started has ended by itself.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the operating system.
-    pub fn has_ended(&mut self, node: u64) -> Result<bool> {
-        let ended = self.nodes.get_mut(&node).map(Child::try_wait).transpose()?;
-        Ok(ended.flatten().is_some())
+    /// Returns the nodes that have ended by themselves since the last call, with the messages of
+    /// [`end`](Self::end). They count as killed afterwards.
+    pub fn take_ended(&mut self) -> Vec<(u64, String)> {
+        let ended: Vec<_> = self.running().filter(|node| self.end(*node).is_some()).collect();
+        for node in ended {
+            self.kill(node);
+        }
+        mem::take(&mut self.ended)
     }
 
-    /// Returns the nodes that run.
+    /// Returns a message with the exit status of a node that has ended by itself, or `None` if it
+    /// has not.
+    #[must_use]
+    pub fn end(&self, node: u64) -> Option<String> {
+        let pid = pid(self.nodes.get(&node)?)?;
+        // The process stays a zombie, so its id is not reused.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(pid), options).ok()??;
+        let how = match (status.exit_status(), status.terminating_signal()) {
+            (Some(status), _) => format!("exit status {status}"),
+            (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+        };
+        Some(format!("node {node} has ended: {how}"))
+    }
+
+    /// Returns the nodes that were started and not killed.
     pub fn running(&self) -> impl Iterator<Item = u64> {
         self.nodes.keys().copied()
     }
@@ -130,8 +155,7 @@ impl Processes {
     pub fn pause(&self, node: u64, paused: bool) -> Result<()> {
         let Some(child) = self.nodes.get(&node) else { return Ok(()) };
         let signal = if paused { Signal::STOP } else { Signal::CONT };
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("process id")?;
-        Ok(kill_process(pid, signal)?)
+        Ok(kill_process(pid(child).ok_or("process id")?, signal)?)
     }
 
     /// Isolates a node from the others, but not from clients, or connects it again.
@@ -166,29 +190,93 @@ impl Processes {
         }
     }
 
-    /// Starts nodes 1 to `count` as a new cluster, and waits for a leader.
+    /// Starts nodes 1 to `count`, and waits for a leader. If none of them is a member of a cluster,
+    /// they form a new one.
     ///
     /// # Errors
     ///
-    /// If there is no leader after a minute.
+    /// If a node ends, if it is a member of its cluster at another address, or if there is no leader
+    /// after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
         for node in 1..=count {
             self.start(node)?;
         }
-        let members: BTreeMap<_, _> =
-            (1..=count).map(|node| (node.to_string(), self.peer_address(node))).collect();
-        let body = serde_json::to_string(&members)?;
+        let own: BTreeMap<_, _> = (1..=count).map(|node| (node, self.peer_address(node))).collect();
+        let body = serde_json::to_string(&own)?;
         let client = self.client(1, PATIENCE)?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match client.call("POST", "/members", &body).await {
-                // Status 409 if the cluster exists already.
-                Ok(_) | Err(Failure::Refused(409, _)) => return self.leader().await,
-                Err(error) if Instant::now() > deadline => {
-                    return Err(format!("node 1 does not start the cluster: {error:?}").into());
-                }
-                Err(_) => tokio::time::sleep(POLL).await,
+        let form_or_join = async || {
+            let members = self.members().await?;
+            if !members.is_empty() {
+                return Ok(members);
             }
+            // Status 409 if node 1 had not reported its members yet. The next call reads them.
+            client.call("POST", "/members", &body).await?;
+            Ok(own.clone())
+        };
+        let members = self.poll(PATIENCE, form_or_join).await?;
+        for (node, address) in &own {
+            if let Some(recorded) = members.get(node)
+                && recorded != address
+            {
+                let dir = self.dir.display();
+                return Err(format!(
+                    "node {node} of the cluster in {dir} has the address {recorded}, not {address}"
+                )
+                .into());
+            }
+        }
+        let nodes: Vec<_> = own.into_keys().filter(|node| members.contains_key(node)).collect();
+        let led = async || match self.leader_by(&nodes).await {
+            Some(leader) => Ok(leader),
+            None => Err(format!(
+                "the nodes {nodes:?} have no leader; most of the members {:?} must run",
+                members.keys()
+            )
+            .into()),
+        };
+        self.poll(PATIENCE, led).await
+    }
+
+    /// Returns the members of the cluster with their addresses, or none if there is no cluster yet.
+    ///
+    /// # Errors
+    ///
+    /// If a running node does not answer.
+    pub async fn members(&self) -> Result<BTreeMap<u64, String>> {
+        let mut newest = StoredMembership::<u64, BasicNode>::default();
+        for node in self.running() {
+            let status = self.status(node).await?["membership_config"].take();
+            let membership: StoredMembership<_, _> = serde_json::from_value(status)?;
+            if membership.log_id() > newest.log_id() {
+                newest = membership;
+            }
+        }
+        Ok(newest.nodes().map(|(id, node)| (*id, node.addr.clone())).collect())
+    }
+
+    /// Calls `step` until it succeeds.
+    ///
+    /// # Errors
+    ///
+    /// If a node has ended by itself, or the last error of `step` after `patience`.
+    pub async fn poll<T>(
+        &self,
+        patience: Duration,
+        mut step: impl AsyncFnMut() -> Result<T>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let error = match step().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            if let Some(end) = self.running().find_map(|node| self.end(node)) {
+                return Err(end.into());
+            }
+            if Instant::now() > deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(POLL).await;
         }
     }
 
@@ -196,7 +284,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If there is none after a minute.
+    /// If a node has ended by itself, or if there is no leader after a minute.
     pub async fn leader(&self) -> Result<u64> {
         self.leader_of(&self.running().collect::<Vec<_>>()).await
     }
@@ -205,40 +293,39 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If there is none after a minute.
+    /// As [`leader`](Self::leader).
     pub async fn leader_of(&self, nodes: &[u64]) -> Result<u64> {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            let mut leaders = BTreeSet::new();
-            for &node in nodes {
-                let status = self.status(node).await.unwrap_or_default();
-                leaders.insert(status["current_leader"].as_u64());
-            }
-            if let [Some(leader)] = Vec::from_iter(&leaders)[..]
-                && nodes.contains(leader)
-            {
-                return Ok(*leader);
-            }
-            tokio::time::sleep(POLL).await;
+        let led = async || match self.leader_by(nodes).await {
+            Some(leader) if nodes.contains(&leader) => Ok(leader),
+            _ => Err(format!("the nodes {nodes:?} have no leader").into()),
+        };
+        self.poll(PATIENCE, led).await
+    }
+
+    /// Returns the leader that all of `nodes` report.
+    async fn leader_by(&self, nodes: &[u64]) -> Option<u64> {
+        let mut leaders = BTreeSet::new();
+        for &node in nodes {
+            let status = self.status(node).await.unwrap_or_default();
+            leaders.insert(status["current_leader"].as_u64());
         }
-        Err(format!("the nodes {nodes:?} have no leader").into())
+        if let [leader] = Vec::from_iter(leaders)[..] { leader } else { None }
     }
 
     /// Waits until a node has applied the entry `index`.
     ///
     /// # Errors
     ///
-    /// If it has not after `patience`.
+    /// If a node has ended by itself, or if the entry is not applied after `patience`.
     pub async fn applied(&self, node: u64, index: u64, patience: Duration) -> Result<()> {
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline {
-            let status = self.status(node).await.unwrap_or_default();
+        let applied = async || {
+            let status = self.status(node).await?;
             if status["last_applied"]["index"].as_u64() >= Some(index) {
                 return Ok(());
             }
-            tokio::time::sleep(POLL).await;
-        }
-        Err(format!("node {node} has not applied entry {index}").into())
+            Err(format!("node {node} has not applied entry {index}").into())
+        };
+        self.poll(patience, applied).await
     }
 
     /// Returns the index of the last entry of the leader.
@@ -255,12 +342,22 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If the node does not answer.
+    /// If the node does not run or does not answer, or if another process answers at its address.
     pub async fn status(&self, node: u64) -> Result<serde_json::Value> {
+        let started = self.process_id(node).ok_or_else(|| format!("node {node} does not run"))?;
         let client = self.client(node, Duration::from_secs(2))?;
-        let body = client.call("GET", "/status", "").await;
-        Ok(serde_json::from_str(&body.map_err(|error| format!("node {node}: {error:?}"))?)?)
+        let status = client.call("GET", "/status", "").await;
+        let status = status.map_err(|error| format!("node {node}: {error}"))?;
+        let status: serde_json::Value = serde_json::from_str(&status)?;
+        if status["process_id"].as_u64() != Some(started.into()) {
+            return Err(format!("another process uses {}", self.url(node)).into());
+        }
+        Ok(status)
     }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
 impl Drop for Processes {

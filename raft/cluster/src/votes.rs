@@ -5,18 +5,18 @@
 //!    node, the voter, has voted for that leader.
 //! 3. Both are killed, and the voter is started again. The first leader is connected to it.
 //!
-//! The first leader has not heard of the later term. If the voter remembers its vote, it refuses
-//! that leader. If it has lost the vote, it confirms the leadership. The two are a majority, and
-//! the first leader answers a linearizable read with the first write.
+//! The first leader does not know the later term. If the vote is durable, the voter refuses that
+//! leader. If the vote is lost, the voter confirms the leadership. The two are a majority, and the
+//! first leader answers a linearizable read with the first write.
 //!
 //! Each step waits for its effect, so the schedule does not depend on chance.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::{
     Result,
     check::{NODES, Outcome, Run, Shared, read_all},
-    client::{Client, Failure},
+    client::Client,
     processes::Processes,
 };
 
@@ -25,9 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Timeout of a client for a response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Pause between two attempts of a step.
-const POLL: Duration = Duration::from_millis(50);
 
 /// Milliseconds after which a node starts an election. The voter hears from the first leader
 /// before: openraft tries again after at most 500 ms.
@@ -72,7 +69,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome> {
     };
     nodes.start_with(voter, &["--election-timeout", timeout])?;
     let clients = [client(&nodes, first)?, client(&nodes, voter)?];
-    outcome.failure = read(&clients, &shared).await.err().map(|error| error.to_string());
+    outcome.failure = read(&nodes, &clients, &shared).await.err().map(|error| error.to_string());
 
     // The second leader would report the later term to the first one.
     if outcome.failure.is_none() {
@@ -89,31 +86,22 @@ fn client(nodes: &Processes, node: u64) -> Result<Client> {
 
 /// Writes until the leader acknowledges it. Each attempt has another value.
 async fn write(nodes: &Processes, shared: &Shared, leader: u64, value: &str) -> Result<()> {
-    let (client, deadline) = (client(nodes, leader)?, Instant::now() + PATIENCE);
-    for attempt in 0.. {
-        match shared.write(&client, KEY, &format!("{value}-{attempt}")).await {
-            Ok(()) => break,
-            Err(error) if Instant::now() > deadline => return Err(failed("write", &error)),
-            Err(_) => tokio::time::sleep(POLL).await,
-        }
-    }
-    Ok(())
+    let (client, mut attempt) = (client(nodes, leader)?, 0);
+    let write = async || {
+        attempt += 1;
+        Ok(shared.write(&client, KEY, &format!("{value}-{attempt}")).await?)
+    };
+    nodes.poll(PATIENCE, write).await
 }
 
 /// Reads until one of the nodes answers.
-async fn read(clients: &[Client], shared: &Shared) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        for client in clients {
-            match shared.read(client, KEY).await {
-                Ok(_) => return Ok(()),
-                Err(error) if Instant::now() > deadline => return Err(failed("read", &error)),
-                Err(_) => tokio::time::sleep(POLL).await,
-            }
+async fn read(nodes: &Processes, clients: &[Client; 2], shared: &Shared) -> Result<()> {
+    let read = async || {
+        let [first, second] = clients;
+        if shared.read(first, KEY).await.is_err() {
+            shared.read(second, KEY).await?;
         }
-    }
-}
-
-fn failed(call: &str, error: &Failure) -> Box<dyn std::error::Error + Send + Sync> {
-    format!("no {call} in {} s: {error:?}", PATIENCE.as_secs()).into()
+        Ok(())
+    };
+    nodes.poll(PATIENCE, read).await
 }
