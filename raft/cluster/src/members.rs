@@ -15,10 +15,11 @@ use openraft::{
     BasicNode, ChangeMembers, RaftMetrics,
     error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError},
 };
+use tokio::time::timeout;
 
 use crate::{
     Result,
-    node::{SNAPSHOT_PATIENCE, Shared, failed},
+    node::{COMMIT_PATIENCE, SNAPSHOT_PATIENCE, Shared, failed, no_majority},
     storage::Storage,
 };
 
@@ -71,7 +72,9 @@ pub(crate) async fn add_member<S: Storage>(
         return (StatusCode::BAD_REQUEST, format!("no node {id} at {address}: {error}"))
             .into_response();
     }
-    let learner = match node.raft.add_learner(id, BasicNode::new(address), false).await {
+    let added = node.raft.add_learner(id, BasicNode::new(address), false);
+    let Ok(added) = timeout(COMMIT_PATIENCE, added).await else { return no_majority() };
+    let learner = match added {
         Ok(learner) => Some(learner.log_id),
         Err(error) => return changed(Err::<(), _>(error)),
     };
@@ -85,7 +88,9 @@ pub(crate) async fn add_member<S: Storage>(
         return (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response();
     }
     let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-    match node.raft.change_membership(voters, false).await {
+    let change = node.raft.change_membership(voters, false);
+    let Ok(changed) = timeout(COMMIT_PATIENCE, change).await else { return no_majority() };
+    match changed {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         // The node is a learner.
         Err(error) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
@@ -101,19 +106,19 @@ pub(crate) async fn remove_member<S: Storage>(
         return redirection;
     }
     let members = node.raft.metrics().borrow().membership_config.clone();
-    if members.membership().voter_ids().any(|voter| voter == id) {
-        let change = ChangeMembers::RemoveVoters(BTreeSet::from([id]));
-        return match node.raft.change_membership(change, false).await {
-            // Between the two steps of the change, another one may begin.
-            Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
-                error @ ChangeMembershipError::InProgress(_),
-            ))) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
-            result => changed(result),
-        };
+    let is_voter = members.membership().voter_ids().any(|voter| voter == id);
+    let ids = BTreeSet::from([id]);
+    let change =
+        if is_voter { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
+    let change = node.raft.change_membership(change, false);
+    let Ok(result) = timeout(COMMIT_PATIENCE, change).await else { return no_majority() };
+    match result {
+        // Between the two steps of the removal of a voter, another change may begin.
+        Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
+            error @ ChangeMembershipError::InProgress(_),
+        ))) if is_voter => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
+        result => changed(result),
     }
-    changed(
-        node.raft.change_membership(ChangeMembers::RemoveNodes(BTreeSet::from([id])), false).await,
-    )
 }
 
 /// Answers after the first change of the members.

@@ -46,6 +46,7 @@ use openraft::{
     raft::{AppendEntriesRequest, InstallSnapshotRequest},
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use crate::{
     Result,
@@ -99,6 +100,10 @@ pub struct Settings {
     #[arg(long, hide = true)]
     pub planted_bug: Option<String>,
 }
+
+/// Time in which a majority must accept an entry. A leader of openraft 0.9 without a majority waits
+/// for ever.
+pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Timeout of building a snapshot, of a purge, and of a member that catches up.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
@@ -210,7 +215,9 @@ impl<S: Storage> Node<S> {
         if let Some(redirection) = self.redirection(uri) {
             return redirection;
         }
-        match self.raft.client_write(request).await {
+        let write = self.raft.client_write(request);
+        let Ok(written) = timeout(COMMIT_PATIENCE, write).await else { return no_majority() };
+        match written {
             Ok(written) if written.data.stored => Json(written.data).into_response(),
             Ok(written) => (StatusCode::CONFLICT, Json(written.data)).into_response(),
             // The entry may be in the log of another node, which may lead next.
@@ -230,6 +237,12 @@ fn redirect(node: Option<BasicNode>, uri: &Uri) -> HttpResponse {
         }
         None => (StatusCode::SERVICE_UNAVAILABLE, "no leader").into_response(),
     }
+}
+
+/// Returns status 504 after [`COMMIT_PATIENCE`].
+pub(crate) fn no_majority() -> HttpResponse {
+    let reason = "no majority of the nodes has answered; the request may take effect later";
+    (StatusCode::GATEWAY_TIMEOUT, reason).into_response()
 }
 
 pub(crate) fn failed(error: &impl ToString) -> HttpResponse {

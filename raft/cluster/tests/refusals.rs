@@ -282,3 +282,36 @@ async fn the_directory_of_another_node_is_refused() -> Result<()> {
     assert_eq!(nodes.leader().await?, 1);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_without_a_majority_return() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(3).await?;
+    let others = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    for node in others {
+        nodes.kill(node);
+    }
+    let client = nodes.client(leader, PATIENCE)?;
+    let remove = format!("/members/{}", others[1]);
+    let (written, removed, read) = tokio::join!(
+        client.put("name", "anna"),
+        client.call("DELETE", &remove, ""),
+        client.get("name")
+    );
+    for result in [written.map(|_| String::new()), removed] {
+        match result {
+            Err(Failure::Unknown(reason)) => assert!(reason.contains("no majority"), "{reason}"),
+            other => return Err(format!("{other:?}").into()),
+        }
+    }
+    assert!(matches!(read, Err(Failure::NoEffect(_))), "{read:?}");
+
+    // The write takes effect later.
+    nodes.start(others[0])?;
+    let written = async || match client.get("name").await?.as_deref() {
+        Some("anna") => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    };
+    nodes.poll(PATIENCE, written).await
+}
