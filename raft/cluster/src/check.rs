@@ -97,7 +97,8 @@ pub struct Outcome {
     pub partitions: usize,
     /// Keys whose histories are not linearizable, or whose values differ between nodes.
     pub violations: Vec<String>,
-    /// Reason why the cluster does not answer after all faults have ended.
+    /// A node that has ended by itself, or the reason why the cluster does not answer after all
+    /// faults have ended.
     pub failure: Option<String>,
 }
 
@@ -111,7 +112,7 @@ impl fmt::Display for Outcome {
             violations.len()
         )?;
         match failure {
-            Some(failure) => write!(f, ", no recovery: {failure}"),
+            Some(failure) => write!(f, ", failure: {failure}"),
             None => Ok(()),
         }
     }
@@ -164,8 +165,12 @@ impl Shared {
         failure.map_or(Ok(()), |failure| Err(Failure::Unknown(failure)))
     }
 
-    /// Checks the history.
-    pub(crate) fn finish(&self, outcome: &mut Outcome) {
+    /// Checks the history and the nodes.
+    pub(crate) fn finish(&self, nodes: &mut Processes, outcome: &mut Outcome) {
+        // A later fault may have restarted the node.
+        if let Some((_, end)) = nodes.take_ended().into_iter().next() {
+            outcome.failure = Some(end);
+        }
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.operations = history.len();
         outcome.unknown = history.iter().filter(|operation| operation.end.is_none()).count();
@@ -217,7 +222,7 @@ impl Run {
             },
             Err(error) => outcome.failure = Some(error.to_string()),
         }
-        shared.finish(&mut outcome);
+        shared.finish(&mut nodes, &mut outcome);
         Ok(outcome)
     }
 

@@ -53,7 +53,8 @@ enum Action {
     /// Runs one node
     Node(Settings),
     /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if
-    /// violated, if the cluster does not recover, or if a run has too few operations
+    /// violated, if a node ends by itself, if the cluster does not recover, or if a run has too few
+    /// operations
     Check {
         /// Number of runs
         #[arg(long, default_value_t = 1)]
@@ -233,7 +234,7 @@ async fn check(
     let partitions = if namespaces { "network namespaces" } else { "dropped requests" };
     println!(
         "linearizability: {done} runs, {operations} operations, partitions by {partitions}, \
-         {violations} violations, {failures} without recovery"
+         {violations} violations, {failures} failures"
     );
     Ok(if violations + failures + idle == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

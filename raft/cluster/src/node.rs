@@ -20,6 +20,8 @@
 use std::{
     collections::BTreeSet,
     error::Error,
+    fs::File,
+    future::pending,
     io::Read as _,
     net::SocketAddr,
     path::PathBuf,
@@ -96,7 +98,7 @@ pub struct Settings {
     /// Accept requests that partition the cluster
     #[arg(long, hide = true)]
     pub faults: bool,
-    /// A bug that a test plants: `stale-read`, `lost-vote` or `lost-entry`
+    /// A bug that a test plants: `stale-read`, `lost-vote`, `lost-entry` or `stopped-node`
     #[arg(long, hide = true)]
     pub planted_bug: Option<String>,
 }
@@ -156,6 +158,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let raft = Raft::new(settings.id, config, network, log, state_machine).await?;
     let stale_reads = settings.planted_bug.as_deref() == Some("stale-read");
     let stopped = stopped(raft.clone());
+    let planted_stop = planted_stop(raft.clone(), settings.clone());
     let node = Node { id: settings.id, http, raft, storage, blocked, stale_reads };
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| format!("cannot use {}: {error}", settings.listen))?;
@@ -167,6 +170,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     tokio::select! {
         served = axum::serve(listener, router(Arc::new(node), settings.faults)) => Ok(served?),
         reason = stopped => Err(format!("openraft stopped: {reason}").into()),
+        () = planted_stop => Err("a planted bug has stopped the node".into()),
     }
 }
 
@@ -177,6 +181,17 @@ async fn stopped<C: MapTypes>(raft: Raft<C>) -> String {
         Ok(metrics) => metrics.running_state.err().map_or_else(String::new, |e| e.to_string()),
         Err(WaitError::ShuttingDown | WaitError::Timeout(..)) => "it has ended".to_owned(),
     }
+}
+
+/// Returns if the planted bug `stopped-node` stops this node: once, so that a restart hides it.
+async fn planted_stop<C: MapTypes>(raft: Raft<C>, settings: Settings) {
+    if settings.planted_bug.as_deref() == Some("stopped-node") && settings.id == 1 {
+        let applied = raft.wait(None).applied_index_at_least(Some(20), "entries for the bug").await;
+        if applied.is_ok() && File::create_new(settings.dir.join("stopped")).is_ok() {
+            return;
+        }
+    }
+    pending().await
 }
 
 fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {

@@ -114,7 +114,7 @@ fn options(bug: Option<&str>) -> Result<sievedb_raft::Options> {
         Some("lost-entry") => {
             Ok(options.planted_bug(sievedb_raft::PlantedBug::OmitEntryOfSnapshot))
         }
-        None | Some("stale-read") => Ok(options),
+        None | Some("stale-read" | "stopped-node") => Ok(options),
         Some(other) => Err(format!("unknown bug: {other}").into()),
     }
 }

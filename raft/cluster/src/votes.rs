@@ -76,7 +76,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome> {
         nodes.start(second)?;
         outcome.failure = read_all(&nodes, &shared).await.err().map(|error| error.to_string());
     }
-    shared.finish(&mut outcome);
+    shared.finish(&mut nodes, &mut outcome);
     Ok(outcome)
 }
 

@@ -57,3 +57,13 @@ async fn a_history_with_faults_shows_a_lost_vote() -> Result<()> {
     assert_eq!(outcome.violations.len(), 1, "{outcome}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_ends_by_itself_is_reported() -> Result<()> {
+    for seed in 1..=3 {
+        let outcome = run(Some("stopped-node"), Faults::All, seed).run().await?;
+        let failure = outcome.failure.as_deref().unwrap_or("none");
+        assert!(failure.contains("node 1 has ended"), "seed {seed}: {outcome}");
+    }
+    Ok(())
+}
