@@ -5,7 +5,7 @@ use std::{error::Error, fmt, time::Duration};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{RequestBuilder, StatusCode, redirect};
 
-use crate::{Result, map::Response, node::CompareAndSet};
+use crate::{Result, describe, map::Response, node::CompareAndSet};
 
 /// Reason for the failure of a request.
 #[derive(Debug)]
@@ -126,11 +126,11 @@ impl Client {
     async fn send(&self, request: RequestBuilder) -> Result<String, Failure> {
         let response = request.send().await.map_err(|error| {
             let connected = !error.is_connect();
-            let text = error.to_string();
+            let text = describe(&error);
             if connected { Failure::Unknown(text) } else { Failure::NoEffect(text) }
         })?;
         let status = response.status();
-        let body = response.text().await.map_err(|error| Failure::Unknown(error.to_string()))?;
+        let body = response.text().await.map_err(|error| Failure::Unknown(describe(&error)))?;
         match status {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::SERVICE_UNAVAILABLE => {
                 Err(Failure::NoEffect(body))

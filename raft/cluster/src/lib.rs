@@ -19,6 +19,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "waits, and directories outside of stores")]
 
+use std::error::Error;
+
 pub mod check;
 pub mod client;
 pub mod linearizability;
@@ -33,4 +35,37 @@ pub mod storage;
 pub mod votes;
 
 /// The result of a call of this crate.
-pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Returns the message of an error, and those of its causes in lines of their own.
+#[must_use]
+pub fn describe(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        // Messages of openraft contain those of their causes.
+        if !text.contains(&message) {
+            text += &format!("\n  caused by: {message}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_described_with_its_causes_once() {
+        let io = std::io::Error::other("disk on fire");
+        let path = "snapshots".into();
+        let error = sievedb_raft::Error::Io { path, source: io };
+        let text = describe(&error);
+        assert_eq!(text, format!("{error}\n  caused by: disk on fire"));
+        let repeated = openraft::StorageIOError::<u64>::write(openraft::AnyError::new(&error));
+        let text = describe(&repeated);
+        assert_eq!(text.matches("disk on fire").count(), 1, "{text}");
+    }
+}

@@ -15,6 +15,7 @@ use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use sievedb_cluster::{
     Result,
     check::{Faults, Run},
+    describe,
     measure::{self, Writes},
     node,
     node::Settings,
@@ -110,7 +111,7 @@ async fn main() -> ExitCode {
     match run(Arguments::parse().command).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("sieve-cluster: {error}");
+            eprintln!("sieve-cluster: {}", describe(&*error));
             ExitCode::from(2)
         }
     }
@@ -174,7 +175,7 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
             println!("  sieve-cluster node --id {node} --listen {address} --dir {}", dir.display());
         }
     }
-    Err("all nodes have ended".into())
+    Err("all nodes that were started here have ended".into())
 }
 
 /// Returns `true` if this process may create network namespaces.

@@ -18,8 +18,8 @@ use openraft::{
 use tokio::time::timeout;
 
 use crate::{
-    Result,
-    node::{COMMIT_PATIENCE, SNAPSHOT_PATIENCE, Shared, failed, no_majority},
+    Result, describe,
+    node::{COMMIT_PATIENCE, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
     storage::Storage,
 };
 
@@ -69,8 +69,8 @@ pub(crate) async fn add_member<S: Storage>(
     }
     // openraft takes a node without an entry for one that has caught up, if the log is short.
     if let Err(error) = probe(&node.http, id, &address).await {
-        return (StatusCode::BAD_REQUEST, format!("no node {id} at {address}: {error}"))
-            .into_response();
+        let error = format!("no node {id} at {address}: {}", describe(&*error));
+        return (StatusCode::BAD_REQUEST, error).into_response();
     }
     let added = node.raft.add_learner(id, BasicNode::new(address), false);
     let Ok(added) = timeout(COMMIT_PATIENCE, added).await else { return no_majority() };
@@ -85,7 +85,7 @@ pub(crate) async fn add_member<S: Storage>(
     };
     let wait = node.raft.wait(Some(SNAPSHOT_PATIENCE));
     if let Err(error) = wait.metrics(caught_up, "the node catches up").await {
-        return (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response();
+        return unknown_effect(&error);
     }
     let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
     let change = node.raft.change_membership(voters, false);
@@ -93,7 +93,7 @@ pub(crate) async fn add_member<S: Storage>(
     match changed {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         // The node is a learner.
-        Err(error) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
+        Err(error) => unknown_effect(&error),
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn remove_member<S: Storage>(
         // Between the two steps of the removal of a voter, another change may begin.
         Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
             error @ ChangeMembershipError::InProgress(_),
-        ))) if is_voter => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
+        ))) if is_voter => unknown_effect(&error),
         result => changed(result),
     }
 }
@@ -129,7 +129,7 @@ fn changed<T>(result: Result<T, RaftError<u64, ClientWriteError<u64, BasicNode>>
             (StatusCode::CONFLICT, error.to_string()).into_response()
         }
         // The entry may be in the log of another node, which leads now.
-        Err(error) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
+        Err(error) => unknown_effect(&error),
     }
 }
 

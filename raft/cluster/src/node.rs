@@ -51,7 +51,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::{
-    Result,
+    Result, describe,
     map::Request,
     members::{add_member, initialize, remove_member},
     network::{Blocked, MapTypes, Network, SENDER, TARGET},
@@ -178,7 +178,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
 async fn stopped<C: MapTypes>(raft: Raft<C>) -> String {
     let failed = |metrics: &RaftMetrics<u64, BasicNode>| metrics.running_state.is_err();
     match raft.wait(None).metrics(failed, "openraft stops").await {
-        Ok(metrics) => metrics.running_state.err().map_or_else(String::new, |e| e.to_string()),
+        Ok(metrics) => metrics.running_state.err().map_or_else(String::new, |e| describe(&e)),
         Err(WaitError::ShuttingDown | WaitError::Timeout(..)) => "it has ended".to_owned(),
     }
 }
@@ -236,7 +236,7 @@ impl<S: Storage> Node<S> {
             Ok(written) if written.data.stored => Json(written.data).into_response(),
             Ok(written) => (StatusCode::CONFLICT, Json(written.data)).into_response(),
             // The entry may be in the log of another node, which may lead next.
-            Err(error) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
+            Err(error) => unknown_effect(&error),
         }
     }
 }
@@ -260,8 +260,12 @@ pub(crate) fn no_majority() -> HttpResponse {
     (StatusCode::GATEWAY_TIMEOUT, reason).into_response()
 }
 
-pub(crate) fn failed(error: &impl ToString) -> HttpResponse {
-    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
+pub(crate) fn unknown_effect(error: &(dyn Error + 'static)) -> HttpResponse {
+    (StatusCode::GATEWAY_TIMEOUT, describe(error)).into_response()
+}
+
+pub(crate) fn failed(error: &(dyn Error + 'static)) -> HttpResponse {
+    (StatusCode::INTERNAL_SERVER_ERROR, describe(error)).into_response()
 }
 
 #[derive(Deserialize)]
@@ -287,7 +291,7 @@ async fn read<S: Storage>(
                     return redirect(leader.leader_node, &uri);
                 }
                 Err(error) => {
-                    return (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response();
+                    return (StatusCode::SERVICE_UNAVAILABLE, describe(&error)).into_response();
                 }
             }
         }
@@ -295,7 +299,7 @@ async fn read<S: Storage>(
     match node.storage.get(&key).await {
         Ok(Some(value)) => value.into_response(),
         Ok(None) => StatusCode::NOT_FOUND.into_response(),
-        Err(error) => failed(&error),
+        Err(error) => failed(&*error),
     }
 }
 
@@ -350,7 +354,7 @@ async fn build_snapshot<S: Storage>(State(node): Shared<S>) -> HttpResponse {
     };
     match built.await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => failed(&error),
+        Err(error) => failed(&*error),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -314,4 +315,17 @@ async fn requests_without_a_majority_return() -> Result<()> {
         other => Err(format!("{other:?}").into()),
     };
     nodes.poll(PATIENCE, written).await
+}
+
+#[test]
+fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    std::fs::write(dir.path().join("snapshots"), "a file")?;
+    let mut node = Command::new(PROGRAM);
+    node.args(["node", "--id", "1", "--listen", "127.0.0.1:0", "--dir"]).arg(dir.path());
+    let output = node.output()?;
+    let message = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("caused by: ") && message.contains("os error"), "{message}");
+    Ok(())
 }

@@ -12,7 +12,7 @@ use std::{env, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use sievedb_cluster::{
-    Result,
+    Result, describe,
     measure::Writes,
     node::{self, Settings},
     storage::Sieve,
@@ -68,7 +68,7 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sieve-raft-compare: {error}");
+            eprintln!("sieve-raft-compare: {}", describe(&*error));
             ExitCode::from(2)
         }
     }
