@@ -161,7 +161,9 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let planted_stop = planted_stop(raft.clone(), settings.clone());
     let node = Node { id: settings.id, http, raft, storage, blocked, stale_reads };
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
-    let listener = listener.map_err(|error| format!("cannot use {}: {error}", settings.listen))?;
+    let listener = listener.map_err(|error| {
+        format!("cannot listen on {}: {error}; use another address", settings.listen)
+    })?;
     if !settings.child {
         eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
     }
@@ -191,7 +193,7 @@ async fn planted_stop<C: MapTypes>(raft: Raft<C>, settings: Settings) {
             return;
         }
     }
-    pending().await
+    pending::<()>().await;
 }
 
 fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {

@@ -195,8 +195,8 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If a node ends, if it is a member of its cluster at another address, or if there is no leader
-    /// after a minute.
+    /// If a node ends, if it is a member of its cluster at another address, or if there is no
+    /// leader after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
         for node in 1..=count {
             self.start(node)?;
@@ -220,7 +220,8 @@ impl Processes {
             {
                 let dir = self.dir.display();
                 return Err(format!(
-                    "node {node} of the cluster in {dir} has the address {recorded}, not {address}"
+                    "node {node} of the cluster in {dir} has the address {recorded}, not \
+                     {address}; start it at {recorded}"
                 )
                 .into());
             }
