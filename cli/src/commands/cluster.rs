@@ -18,8 +18,8 @@ const PROGRAM: &str = "sieve-cluster";
 ///
 /// Runs the program `sieve-cluster` beside `sieve`, or else the one in `PATH`, with the same
 /// arguments: `sieve cluster start DIR`. In the repository of SieveDB,
-/// `cargo install --path raft/cluster` installs it, and `raft/README.md` describes a trial: reads and
-/// writes, nodes that are killed and restarted, and nodes that are added and removed.
+/// `cargo install --path raft/cluster` installs it, and `raft/README.md` describes a trial: reads
+/// and writes, nodes that are killed and restarted, and nodes that are added and removed.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
