@@ -47,10 +47,14 @@ impl BackupSet {
     /// After an error, the set has the same backups as before.
     ///
     /// * [`Error::Locked`]: another call changes the set.
-    /// * [`Error::NotEncrypted`]: the store is encrypted, and the set is not.
+    /// * [`Error::NotEncrypted`]: the store is encrypted, and the set is not; or earlier backups of
+    ///   the set are not.
+    /// * [`Error::Encrypted`], [`Error::NoKey`], [`Error::WrongKey`]: earlier backups of the set
+    ///   have other keys.
+    /// * [`Error::NewerRelease`]: a newer release wrote the newest backup of the set.
     /// * [`Error::DirectoriesOverlap`]: the set is inside the directory of the store, or contains
     ///   it.
-    /// * [`Error::Corrupt`]: a table of the store, or the newest record of the set, is damaged.
+    /// * [`Error::Corrupt`]: a table of the store is damaged. A damaged record in the set is ignored.
     /// * [`Error::ReadOnly`], [`Error::Io`], [`Error::Closed`], [`Error::ForkedChild`], as of
     ///   [`Db::checkpoint`].
     pub fn create(&self, db: &Db) -> Result<Backup> {
@@ -85,7 +89,9 @@ impl BackupSet {
     }
 
     fn add(&self, store: &Store, capture: &Capture) -> Result<Backup> {
-        let number = self.numbers()?.last().map_or(1, |newest| newest + 1);
+        let numbers = self.numbers()?;
+        let number = numbers.last().map_or(1, |newest| newest + 1);
+        let continues = self.check_readable(&numbers)?;
         let names = self.objects.list(OBJECTS);
         let names = names.map_err(|error| Error::io("list", &self.path, error))?;
         let mut present: BTreeSet<_> = names.into_iter().collect();
@@ -103,7 +109,9 @@ impl BackupSet {
         }
         let mut bytes_added = 0;
         for source in self.sources(store, capture)? {
-            if present.insert(source.stored.object()) {
+            let is_new = present.insert(source.stored.object());
+            // An interrupted first call may have had other keys.
+            if is_new || (!continues && self.open_object(&source.stored).is_err()) {
                 self.put(store, &source)?;
                 bytes_added += source.stored.bytes;
             }
@@ -113,6 +121,23 @@ impl BackupSet {
         self.sync(OBJECTS)?;
         self.put_record(number, &record)?;
         Ok(Backup { bytes_added, ..record.backup(number) })
+    }
+
+    /// Checks that the keys of the set read its newest undamaged record: a backup with other keys
+    /// cannot share objects. Returns `false` if there is no such record.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`record`](Self::record), except [`Error::Corrupt`]: a damaged record must not stop
+    /// backups.
+    fn check_readable(&self, numbers: &[u64]) -> Result<bool> {
+        for &number in numbers.iter().rev() {
+            match self.record(number) {
+                Err(Error::Corrupt { .. }) => {}
+                record => return record.map(|_| true),
+            }
+        }
+        Ok(false)
     }
 
     /// Returns the files of a captured store.

@@ -63,3 +63,48 @@ fn encrypted_sets_restore_encrypted_stores() {
     disk.replace(records[1], disk.read(records[0]).unwrap()).unwrap();
     assert!(matches!(set.list(), Err(Error::Corrupt { .. })));
 }
+
+#[test]
+fn backups_with_other_keys_are_refused() {
+    for is_encrypted in [false, true] {
+        let disk = Arc::new(MemoryFs::new());
+        let db = small_options(on(&disk)).open(STORE_DIR).unwrap();
+        db.insert("key", [1; 300]).unwrap();
+        db.flush().unwrap();
+        let sets = [plain_set(&disk), plain_set(&disk).encryption(keys(1))];
+        let [set, other] = if is_encrypted { [1, 0] } else { [0, 1] }.map(|at: usize| &sets[at]);
+        set.create(&db).unwrap();
+        let refused = other.create(&db);
+        let is_named = match is_encrypted {
+            true => matches!(refused, Err(Error::Encrypted { .. })),
+            false => matches!(refused, Err(Error::NotEncrypted { .. })),
+        };
+        assert!(is_named, "{refused:?}");
+        assert_eq!(disk.list(Path::new("data/set/backups")).unwrap().len(), 1);
+        set.create(&db).unwrap();
+        assert_eq!(set.list().unwrap().len(), 2);
+        // A damaged record does not stop backups.
+        disk.replace("data/set/backups/000002", vec![7; 100]).unwrap();
+        assert!(other.create(&db).is_err());
+        assert_eq!(set.create(&db).unwrap().number, 3);
+    }
+}
+
+#[test]
+fn objects_of_an_interrupted_call_with_other_keys_are_replaced() {
+    for is_encrypted in [false, true] {
+        let disk = Arc::new(MemoryFs::new());
+        let db = small_options(on(&disk)).open(STORE_DIR).unwrap();
+        db.insert("key", [1; 300]).unwrap();
+        db.flush().unwrap();
+        let sets = [plain_set(&disk), plain_set(&disk).encryption(keys(1))];
+        let [set, other] = if is_encrypted { [1, 0] } else { [0, 1] }.map(|at: usize| &sets[at]);
+        other.create(&db).unwrap();
+        disk.unlink(Path::new("data/set/backups/000001")).unwrap();
+        assert!(set.create(&db).unwrap().bytes_added > 0);
+        assert!(set.verify().unwrap().problems.is_empty());
+        set.restore(1, "data/new").unwrap();
+        disk.unlink(Path::new("data/set/backups/000001")).unwrap();
+        assert_eq!(set.create(&db).unwrap().bytes_added, 0, "copied files are skipped");
+    }
+}
