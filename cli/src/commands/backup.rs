@@ -157,7 +157,9 @@ impl Command {
             }
             Self::Restore { set, dest, number, to_sequence, to_time, keyspace } => {
                 let place = dest.display().to_string();
-                interrupt::exit_with(move || format!("{place} is incomplete; delete it"));
+                interrupt::exit_with(move || {
+                    format!("no store was written; delete {place} if this command created it")
+                });
                 let mut options = RestoreOptions::new();
                 if let &Some(number) = number {
                     options = options.backup(number);

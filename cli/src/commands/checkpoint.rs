@@ -24,7 +24,9 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let db = open_store(&self.store, Access::Read)?;
         let dest = self.dest.display().to_string();
-        interrupt::exit_with(move || format!("{dest} is incomplete; delete it, then try again"));
+        interrupt::exit_with(move || {
+            format!("no copy was written; delete {dest} if this command created it")
+        });
         let checkpoint = db.checkpoint(&self.dest)?;
         writeln!(
             out,

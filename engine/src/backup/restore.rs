@@ -60,9 +60,10 @@ impl BackupSet {
     /// * [`Error::Corrupt`]: a part of the archived log is damaged or missing.
     /// * [`Error::NoKeyspace`]: there is no such keyspace at that point.
     pub fn restore_with(&self, options: &RestoreOptions, to: impl AsRef<Path>) -> Result<Backup> {
-        let chain = self.chain(options)?;
         let files = StoredFs::new(Arc::clone(&self.fs), self.keys.as_ref(), false);
+        // First: a wrong directory fails at once, before the log is read.
         let mut target = Target::create(files, self.objects.directory(), to.as_ref())?;
+        let chain = self.chain(options)?;
         let Begun { backup, state, files } = self.begin(chain, options, &target)?;
         for file in &files {
             self.fetch(&target, file)?;

@@ -184,6 +184,9 @@ fn a_missing_or_damaged_part_is_named() {
             assert_eq!(disk.list(Path::new("data/refused")).unwrap_or_default(), [""; 0]);
         }
     }
+    // A wrong directory fails before the log is read.
+    let refused = set.restore_with(&RestoreOptions::new(), STORE_DIR);
+    assert!(matches!(refused, Err(Error::DirectoryNotEmpty { .. })), "{refused:?}");
     // What comes before is not affected.
     set.restore_with(&RestoreOptions::new().to(points[1]), "data/before").unwrap();
     set.restore(1, "data/backup").unwrap();

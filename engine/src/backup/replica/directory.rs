@@ -91,9 +91,10 @@ impl<'s> ReplicaDirectory<'s> {
 
     /// Restores the backup without its tables.
     fn create(&self, from: &RestoreOptions) -> Result<Option<Box<dyn FileLock>>> {
-        let chain = self.set.chain(from)?;
         let from_directory = self.set.objects.directory();
+        // First: a wrong directory fails at once, before the log is read.
         let mut target = Target::create(self.files.clone(), from_directory, &self.folder)?;
+        let chain = self.set.chain(from)?;
         let marker = self.folder.join(REPLICA);
         let written = write(&self.files, &marker, &[]).and_then(|()| {
             self.sync()?;
