@@ -163,8 +163,12 @@ impl Archive {
         if has_newer || self.log.as_ref().is_none_or(ends) {
             let created = self.set.create_of(&self.store)?;
             if let Some(log) = &mut self.log {
-                // Archives at least up to the new backup.
-                log_bytes_added += log.update(&self.set, &self.open, &self.store)?;
+                // Archives at least up to the new backup, unless the store has dropped changes
+                // during the backup.
+                match log.update(&self.set, &self.open, &self.store) {
+                    Err(Error::ChangesLost { .. }) => {}
+                    added => log_bytes_added += added?,
+                }
             }
             let archived = created.sequence;
             let sampled_ms = self.store.versions.with_times(|times| {

@@ -8,6 +8,7 @@ mod crash;
 mod descriptors;
 mod faults;
 mod keyspaces;
+mod meanwhile;
 mod refresh;
 mod refresh_pruned;
 mod refresh_turns;

@@ -1,0 +1,103 @@
+//! Events during a call of a set.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use sievedb::{
+    ChangeRetention, RestoreOptions,
+    fs::{AppendFile, Fs, ReadFile},
+};
+use sievedb_doubles::MemoryFs;
+use sievedb_tests::{
+    layer::{Layer, Layered},
+    settings::{STORE_DIR, small_options},
+};
+
+use super::{entries, set_on};
+
+/// A disk that calls a function once, before it opens or creates a file.
+struct Watched {
+    disk: Arc<MemoryFs>,
+    opened: Mutex<Vec<PathBuf>>,
+    /// Begin of the path, and the function.
+    event: Mutex<Option<(&'static str, Box<dyn FnOnce() + Send>)>>,
+}
+
+impl Watched {
+    fn on() -> (Arc<MemoryFs>, Arc<Layered<Self>>) {
+        let disk = Arc::new(MemoryFs::new());
+        let watched =
+            Self { disk: Arc::clone(&disk), opened: Mutex::default(), event: Mutex::default() };
+        (disk, Arc::new(Layered(watched)))
+    }
+
+    fn before(&self, path: &'static str, event: impl FnOnce() + Send + 'static) {
+        *self.event.lock().unwrap() = Some((path, Box::new(event)));
+    }
+
+    fn run(&self, path: &Path) {
+        let event = self
+            .event
+            .lock()
+            .unwrap()
+            .take_if(|(begin, _)| path.to_str().is_some_and(|path| path.contains(*begin)));
+        if let Some((_, event)) = event {
+            event();
+        }
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").finish_non_exhaustive()
+    }
+}
+
+impl Layer for Watched {
+    fn inner(&self) -> &dyn Fs {
+        &*self.disk
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.run(path);
+        self.disk.create(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.run(path);
+        self.opened.lock().unwrap().push(path.to_owned());
+        self.disk.open(path)
+    }
+}
+
+#[test]
+fn changes_that_are_lost_during_a_backup_begin_another_log() {
+    let (_, watched) = Watched::on();
+    let fs = Arc::clone(&watched) as Arc<dyn Fs>;
+    let options = small_options(Arc::clone(&fs)).retain_changes(ChangeRetention::bytes(1));
+    let db = options.open(STORE_DIR).unwrap();
+    let set = set_on(fs);
+    let mut archive = set.archive(&db).unwrap().backup_after_log_bytes(1);
+    archive.update().unwrap();
+    db.insert("key", "value").unwrap();
+    let writer = db.clone();
+    watched.0.before("backups/000002", move || {
+        for round in 0..20_u32 {
+            (0..7_u32).for_each(|key| writer.insert(key.to_be_bytes(), [round as u8; 99]).unwrap());
+            writer.flush().unwrap();
+        }
+    });
+    assert_eq!(archive.update().unwrap().backup.map(|backup| backup.number), Some(2));
+    db.insert("later", "").unwrap();
+    archive.update().unwrap();
+    let wanted = entries(&db);
+    drop(db);
+    set.restore_with(&RestoreOptions::new(), "data/new").unwrap();
+    let copy = small_options(Arc::clone(&watched) as Arc<dyn Fs>).open("data/new").unwrap();
+    assert_eq!(entries(&copy), wanted);
+}
