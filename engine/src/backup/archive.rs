@@ -36,6 +36,10 @@ const POLL: Duration = Duration::from_millis(50);
 /// Default of [`Archive::backup_after_log_bytes`].
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
+/// Number of parts after which an update creates a backup. A restore reads parts one by one, so more
+/// would make it slow.
+const PARTS_MAX: u64 = 2000;
+
 /// Archives the log of a store into a [backup set](BackupSet): see [`BackupSet::archive`].
 ///
 /// Does not keep the store open: after a close, updates fail with [`Error::Closed`].
@@ -59,6 +63,7 @@ struct ArchivedLog {
     /// Time of the last sample in the set.
     sampled_ms: u64,
     bytes: u64,
+    parts: u64,
     /// The log lacks entries of an ingest.
     has_ingest: bool,
     /// No newer backup with a number up to this one is of the store.
@@ -119,6 +124,9 @@ impl BackupSet {
 impl Archive {
     /// Bytes of archived log after which the next update creates a backup; default 64 MiB. A
     /// restore, and the first open of the restored store, read up to this number of bytes.
+    ///
+    /// After 2000 parts, an update creates a backup in any case. An update with writes adds a part
+    /// for each 4 MiB, at least one.
     #[must_use]
     pub const fn backup_after_log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;
@@ -127,7 +135,7 @@ impl Archive {
 
     /// Archives all writes committed before the call, durable at return.
     ///
-    /// The first update creates a backup. So does an update after [many bytes of
+    /// The first update creates a backup. So does an update after [much
     /// log](Self::backup_after_log_bytes), after an ingest or another backup of the store, after a
     /// [prune](BackupSet::prune) of the last backup, and if the store has dropped changes. Syncs
     /// the log of the store. Uses memory for two batches and about 8 MiB.
@@ -157,7 +165,8 @@ impl Archive {
             Some(log) => log.has_newer_backup(&self.set, &self.store, &numbers)?,
             None => false,
         };
-        let is_long = |log: &ArchivedLog| log.bytes >= self.log_bytes_max;
+        let bytes_max = self.log_bytes_max;
+        let is_long = |log: &ArchivedLog| log.bytes >= bytes_max || log.parts >= PARTS_MAX;
         let is_kept = |log: &ArchivedLog| numbers.contains(&log.backup);
         let ends = |log: &ArchivedLog| is_long(log) || log.has_ingest || !is_kept(log);
         if has_newer || self.log.as_ref().is_none_or(ends) {
@@ -181,6 +190,7 @@ impl Archive {
                 archived,
                 sampled_ms,
                 bytes: 0,
+                parts: 0,
                 has_ingest: false,
                 checked: created.number,
             });
@@ -278,6 +288,7 @@ impl ArchivedLog {
             let whole_ms = is_whole.then_some(now_ms);
             let part = part.finish(range, store.tables.store_id, whole_ms, &samples);
             bytes += part.len() as u64;
+            self.parts += 1;
             let omits = store.options.has_bug(PlantedBug::OmitArchivedPart);
             if !(omits && range.upto.is_multiple_of(3) && range.upto > range.after) {
                 set.put_object(LOG, &range.name(), &part)?;

@@ -21,8 +21,8 @@ pub(super) struct Chain {
     pub(super) parts: Vec<PartRange>,
     /// Last sequence number to restore.
     pub(super) last: SequenceNumber,
-    /// Maximum time of the store clock at `last`.
-    pub(super) clock_ms: u64,
+    /// Time of the store clock to restore; `None` for the newest time that parts up to `last` have.
+    pub(super) at_ms: Option<u64>,
 }
 
 impl BackupSet {
@@ -33,8 +33,8 @@ impl BackupSet {
     /// As [`restore_with`](Self::restore_with).
     pub(super) fn chain(&self, options: &RestoreOptions) -> Result<Chain> {
         let (number, record) = self.first(options)?;
-        let (last, clock_ms) = (record.sequence, record.state.store_clock_ms);
-        let chain = Chain { number, record, parts: Vec::new(), last, clock_ms };
+        let last = record.sequence;
+        let chain = Chain { number, record, parts: Vec::new(), last, at_ms: None };
         let ranges = self.parts()?;
         let ranges = || ranges.iter().copied().filter(|range| range.backup == number);
         match options.to {
@@ -67,8 +67,8 @@ impl BackupSet {
             if end < sequence || (end == sequence && newest == number) {
                 return Ok(None);
             }
-            let (last, clock_ms) = (record.sequence, record.state.store_clock_ms);
-            let chain = Chain { number: newest, record, parts: Vec::new(), last, clock_ms };
+            let last = record.sequence;
+            let chain = Chain { number: newest, record, parts: Vec::new(), last, at_ms: None };
             return self.up_to_sequence(chain, ranges(), None).map(Some);
         }
         Ok(None)
@@ -122,18 +122,10 @@ impl BackupSet {
             return Err(self.not_archived(at.into(), end));
         }
         (chain.parts, chain.last) = (parts, last.unwrap_or(end));
-        let of_store = chain.record.state.store_id;
-        for &range in &chain.parts {
-            let part = self.part(range, of_store)?;
-            let samples = part.samples.iter().take_while(|(_, last)| *last <= chain.last);
-            let sampled_ms = samples.last().map_or(0, |&(ms, _)| ms);
-            let whole_ms = part.whole_ms.filter(|_| range.upto <= chain.last).unwrap_or(0);
-            chain.clock_ms = chain.clock_ms.max(sampled_ms).max(whole_ms);
-        }
         Ok(chain)
     }
 
-    /// Adds the parts up to the time `at`.
+    /// Adds the parts up to the time `at`. Reads them, because their names have no times.
     fn up_to_time(
         &self,
         mut chain: Chain,
@@ -143,7 +135,7 @@ impl BackupSet {
         let at_ms = milliseconds(at);
         let Covered { parts, end, gap } = covering(chain.record.sequence, None, ranges);
         let of_store = chain.record.state.store_id;
-        let mut known_ms = chain.clock_ms;
+        let mut known_ms = chain.record.state.store_clock_ms;
         for range in parts {
             if known_ms >= at_ms {
                 break;
@@ -162,7 +154,7 @@ impl BackupSet {
             let not_archived = || self.not_archived(at.into(), end);
             return Err(gap.map_or_else(not_archived, |gap| self.missing_part(gap)));
         }
-        chain.clock_ms = at_ms;
+        chain.at_ms = Some(at_ms);
         Ok(chain)
     }
 

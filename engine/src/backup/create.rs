@@ -92,6 +92,7 @@ impl BackupSet {
         let numbers = self.numbers()?;
         let number = numbers.last().map_or(1, |newest| newest + 1);
         let continues = self.check_readable(&numbers)?;
+        self.remove_unfinished()?;
         let names = self.objects.list(OBJECTS);
         let names = names.map_err(|error| Error::io("list", &self.path, error))?;
         let mut present: BTreeSet<_> = names.into_iter().collect();
@@ -207,6 +208,11 @@ impl BackupSet {
         let mut object = self.objects.create(&name).map_err(to_set)?;
         object.append(bytes).map_err(to_set)?;
         object.finish().map_err(to_set)
+    }
+
+    pub(super) fn remove_unfinished(&self) -> Result<()> {
+        let removed = self.objects.remove_unfinished();
+        removed.map_err(|error| Error::io("clean up", &self.path, error))
     }
 
     pub(super) fn sync(&self, directory: &str) -> Result<()> {

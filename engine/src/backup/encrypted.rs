@@ -43,6 +43,10 @@ impl ObjectStore for EncryptedObjects {
         self.inner.break_lock()
     }
 
+    fn remove_unfinished(&self) -> io::Result<()> {
+        self.inner.remove_unfinished()
+    }
+
     fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>> {
         let (writer, head) = ObjectWriter::new(name, &*self.keys, &*self.fs)?;
         let mut object = self.inner.create(name)?;

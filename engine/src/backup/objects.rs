@@ -43,6 +43,11 @@ pub(super) trait ObjectStore: Debug + Send + Sync {
         Ok(false)
     }
 
+    /// Removes unfinished objects that crashed writers left. The caller has the lock.
+    fn remove_unfinished(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Begins the object `name`. The object exists, as a whole, once it is finished.
     fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>>;
 
@@ -61,7 +66,7 @@ pub(super) trait ObjectStore: Debug + Send + Sync {
     /// Removes an object.
     fn delete(&self, name: &str) -> io::Result<()>;
 
-    /// Makes all finished and removed objects in `directory` durable, and removes unfinished ones.
+    /// Makes all finished and removed objects in `directory` durable.
     fn sync(&self, directory: &str) -> io::Result<()>;
 }
 
@@ -113,6 +118,15 @@ impl ObjectStore for Directory {
         self.fs.lock(&self.file("LOCK"))
     }
 
+    fn remove_unfinished(&self) -> io::Result<()> {
+        for directory in [OBJECTS, BACKUPS, LOG].map(|name| self.file(name)) {
+            for name in self.fs.list(&directory)?.iter().filter(|it| it.ends_with(UNFINISHED)) {
+                self.fs.unlink(&directory.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
     fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>> {
         let path = self.file(name);
         let unfinished = path.with_added_extension(&UNFINISHED[1..]);
@@ -146,11 +160,7 @@ impl ObjectStore for Directory {
     }
 
     fn sync(&self, directory: &str) -> io::Result<()> {
-        let path = self.file(directory);
-        for name in self.fs.list(&path)?.iter().filter(|name| name.ends_with(UNFINISHED)) {
-            self.fs.unlink(&path.join(name))?;
-        }
-        self.fs.sync_dir(&path)
+        self.fs.sync_dir(&self.file(directory))
     }
 }
 
@@ -178,7 +188,7 @@ impl NewObject for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // If this fails, the next sync removes the file.
+            // If this fails, the next backup removes the file.
             let _ = self.fs.unlink(&self.unfinished);
         }
     }

@@ -20,6 +20,7 @@ impl BackupSet {
     /// cannot be read: then nothing was removed.
     pub fn prune(&self, retention: &Retention) -> Result<Vec<u64>> {
         let _lock = self.lock()?;
+        self.remove_unfinished()?;
         let numbers = self.numbers()?;
         let records = numbers.iter().map(|&number| Ok((number, self.record(number)?)));
         let records: Vec<_> = records.collect::<Result<_>>()?;

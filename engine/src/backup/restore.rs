@@ -142,7 +142,7 @@ impl BackupSet {
     /// write.
     fn add_log(&self, target: &Target, chain: &Chain, state: &mut ManifestState) -> Result<u64> {
         let mut last = chain.record.sequence;
-        let mut samples = Vec::new();
+        let (mut samples, mut whole_ms) = (Vec::new(), 0);
         if !chain.parts.is_empty() {
             let mark = state.log_mark;
             let store_id = state.store_id;
@@ -150,6 +150,9 @@ impl BackupSet {
                 for &range in &chain.parts {
                     let part = self.part(range, store_id)?;
                     samples.extend(part.samples);
+                    if range.upto <= chain.last {
+                        whole_ms = whole_ms.max(part.whole_ms.unwrap_or(0));
+                    }
                     let mut group =
                         Group { writer: &mut *writer, records: Vec::new(), bytes: 0, mark };
                     for batch in part.batches {
@@ -168,6 +171,9 @@ impl BackupSet {
                 writer.sync_data()
             })?;
         }
+        let sampled = samples.iter().filter(|(_, sequence)| *sequence <= chain.last);
+        let sampled_ms = sampled.map(|&(ms, _)| ms).max().unwrap_or(0);
+        let clock_ms = state.store_clock_ms.max(sampled_ms).max(whole_ms);
         let mut known_ms = state.sequence_times.samples().last().map_or(0, |&(ms, _)| ms);
         // Overlapping parts have the same samples.
         samples.retain(|&(ms, sequence)| {
@@ -177,7 +183,7 @@ impl BackupSet {
         });
         let edit = VersionEdit {
             last_sequence: Some(last),
-            store_clock_ms: Some(chain.clock_ms),
+            store_clock_ms: Some(chain.at_ms.unwrap_or(clock_ms)),
             sequence_times: samples,
             ..VersionEdit::default()
         };

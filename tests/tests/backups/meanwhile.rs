@@ -101,3 +101,26 @@ fn changes_that_are_lost_during_a_backup_begin_another_log() {
     let copy = small_options(Arc::clone(&watched) as Arc<dyn Fs>).open("data/new").unwrap();
     assert_eq!(entries(&copy), wanted);
 }
+
+#[test]
+fn the_number_of_parts_of_a_log_is_limited_and_a_restore_reads_each_once() {
+    let (disk, watched) = Watched::on();
+    let options = small_options(Arc::clone(&watched) as Arc<dyn Fs>);
+    let db = options.retain_changes(ChangeRetention::bytes(1 << 20)).open(STORE_DIR).unwrap();
+    let set = set_on(Arc::clone(&watched) as Arc<dyn Fs>);
+    let mut archive = set.archive(&db).unwrap();
+    for round in 0..2100_u32 {
+        db.insert("round", round.to_be_bytes()).unwrap();
+        archive.update().unwrap();
+    }
+    let backups = set.list().unwrap();
+    assert_eq!(backups.len(), 2, "{backups:?}");
+    watched.0.opened.lock().unwrap().clear();
+    let options = RestoreOptions::new().backup(1).to(backups[1].sequence);
+    set.restore_with(&options, "data/new").unwrap();
+    let parts = disk.list(Path::new("data/set/log")).unwrap();
+    let parts = parts.iter().filter(|name| name.starts_with("000001-")).count();
+    let opened = watched.0.opened.lock().unwrap();
+    let opened = opened.iter().filter(|path| path.starts_with("data/set/log")).count();
+    assert!(opened > 1900 && opened <= parts, "{opened} of {parts}");
+}
