@@ -15,6 +15,8 @@ pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 pub(crate) enum Error {
     /// An error of the engine.
     Store(sievedb::Error),
+    /// A file of the backup set `set` is damaged.
+    InSet { set: PathBuf, source: sievedb::Error },
     /// The store at `store` is damaged and cannot be opened.
     NotOpened { store: PathBuf, source: sievedb::Error },
     /// A scan of the store at `store` reached a damaged block after `printed` entries.
@@ -105,6 +107,10 @@ impl Error {
                  `sieve repair STORE --into NEW`; `sieve verify STORE` lists all damage"
                     .to_owned()
             }
+            Self::InSet { set, .. } => format!(
+                "`sieve backup verify {}` lists all damage; restore another backup, or create one",
+                set.display()
+            ),
             Self::NotOpened { store, .. } => {
                 let store = store.display();
                 format!(
@@ -144,7 +150,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Leaves out the cause, which `source()` returns.
         match self {
-            Self::Store(error) => f.write_str(&store_message(error)),
+            Self::Store(error) | Self::InSet { source: error, .. } => {
+                f.write_str(&store_message(error))
+            }
             Self::NotOpened { store, .. } => {
                 write!(f, "cannot open the store {}: it is damaged", store.display())
             }
@@ -249,7 +257,7 @@ impl fmt::Display for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Store(error) => error.source(),
+            Self::Store(error) | Self::InSet { source: error, .. } => error.source(),
             Self::Source(error) => error.source(),
             Self::NotMigrated { source, .. } => Some(&**source),
             Self::RefusedEntry { source, .. } => Some(&**source),

@@ -79,8 +79,8 @@ pub enum Error {
     /// [`Options::create_if_missing`](crate::Options::create_if_missing) is `false` or the call
     /// only reads. Nothing was changed.
     NoStore { path: PathBuf },
-    /// The [backup set](crate::BackupSet) in the directory `path` has no backup `number`. Nothing
-    /// was changed.
+    /// The [backup set](crate::BackupSet) in the directory `path` has no backup `number`, or no
+    /// backup at all if `number` is 0. Nothing was changed.
     NoBackup { path: PathBuf, number: u64 },
     /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the point `at`.
     /// The point is after the end of the archived log, `archived_to`, or before the first backup.

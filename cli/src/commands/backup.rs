@@ -32,7 +32,8 @@ pub(crate) enum Command {
         set: PathBuf,
     },
     /// Prints a line for each backup, with tabs: number, Unix time, sequence number, files, bytes,
-    /// and the sequence number up to which the later log is archived.
+    /// and the sequence number up to which the later log is archived. Omits backups with a damaged
+    /// record: `sieve backup verify` reports them.
     List {
         /// Directory of the backup set.
         set: PathBuf,
@@ -44,7 +45,8 @@ pub(crate) enum Command {
     },
     /// Removes backups, and the files that no other backup needs. Keeps the newest in any case.
     ///
-    /// Requires a rule. A backup is kept if any of the rules keeps it.
+    /// Requires a rule. A backup is kept if any of the rules keeps it, or if its record is damaged.
+    /// A damaged record keeps all files of the set: delete it, unless it is the newest.
     #[command(group(
         clap::ArgGroup::new("rules")
             .args(["last", "daily", "weekly", "monthly"])
@@ -118,6 +120,29 @@ pub(crate) enum Command {
 
 impl Command {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        self.run_on(out).map_err(|error| match error {
+            Error::Store(source @ sievedb::Error::Corrupt { .. }) => self.damage(source),
+            error => error,
+        })
+    }
+
+    /// Returns the error of a damaged file of the set or of the store.
+    fn damage(&self, source: sievedb::Error) -> Error {
+        let (Self::Create { set, .. }
+        | Self::List { set }
+        | Self::Verify { set }
+        | Self::Prune { set, .. }
+        | Self::Restore { set, .. }
+        | Self::Replica { set, .. }) = self;
+        match &source {
+            sievedb::Error::Corrupt { path, .. } if path.starts_with(set) => {
+                Error::InSet { set: set.clone(), source }
+            }
+            _ => source.into(),
+        }
+    }
+
+    fn run_on(&self, out: &mut dyn Write) -> Result<()> {
         match self {
             Self::Create { store, set } => {
                 let db = open_store(store, Access::Read)?;
@@ -145,7 +170,7 @@ impl Command {
                 if count > 0 {
                     let problems = counted(count, ["problem", "problems"]);
                     let summary = format!("the backup set has {problems}, listed above");
-                    let advice = "restore another backup, or create a new set".to_owned();
+                    let advice = "restore another backup, or create one".to_owned();
                     return Err(Error::Problems { summary, advice });
                 }
                 written?;
@@ -189,18 +214,19 @@ impl Command {
                 if !keyspace.is_empty() {
                     select = select.keyspaces(keyspace);
                 }
-                fetch(set, dest, &select, refresh, out)?;
+                fetch(set, dest, (&select, number), refresh, out)?;
             }
         }
         Ok(())
     }
 }
 
-/// Fetches all files of a replica. `refreshes`: moves it to the newest backup first.
+/// Fetches all files of a replica, which must be of the backup `wanted`. `refreshes`: moves it to the
+/// newest backup first.
 fn fetch(
     set: &Path,
     dest: &Path,
-    select: &RestoreOptions,
+    (select, wanted): (&RestoreOptions, Option<u64>),
     refreshes: bool,
     out: &mut dyn Write,
 ) -> Result<()> {
@@ -208,6 +234,10 @@ fn fetch(
     let (before, is_newer) = (replica.stats().backup, refreshes && replica.refresh()?);
     let no_replica = || sievedb::Error::NoReplica { path: dest.to_owned() };
     let number = replica.stats().backup.ok_or_else(no_replica)?;
+    if wanted.is_some_and(|wanted| wanted != number) {
+        let (path, name) = (dest.to_owned(), "REPLICA".to_owned());
+        return Err(sievedb::Error::DirectoryNotEmpty { path, name }.into());
+    }
     while !replica.wait(Duration::from_millis(100))? {
         if let Some(error) = replica.stats().error {
             return Err(error.into());

@@ -1,6 +1,6 @@
 //! `sieve backup`.
 
-use super::{failure, output, text};
+use super::{failure, output, sieve, text};
 
 #[test]
 fn backups_are_created_listed_verified_pruned_and_restored() {
@@ -55,6 +55,8 @@ fn a_replica_is_written_continued_and_refreshed() {
     let second = output(&refresh);
     assert!(second.starts_with("backup 2: ") && second.contains("copied"), "{second}");
     assert_eq!(output(&["get", replica, "key"]), "2\n");
+    let another = failure(&[&run[..], &["--number", "1"]].concat());
+    assert!(another.contains("is not empty: it contains \"REPLICA\""), "{another}");
     assert!(output(&["verify", replica]).contains("0 problems"));
     output(&["put", replica, "key", "3"]);
     let written = failure(&refresh);
@@ -78,4 +80,32 @@ fn prune_without_a_rule_is_refused() {
     assert_eq!(output(&["backup", "list", set]).lines().count(), 3);
     let prune = ["backup", "prune", set, "--last", "2", "--daily", "1"];
     assert_eq!(output(&prune), "1 backup removed\n");
+}
+
+#[test]
+fn a_damaged_record_does_not_block_the_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["store", "set", "new"].map(|name| dir.path().join(name));
+    let [store, set, new] = [0, 1, 2].map(|at: usize| text(&paths[at]));
+    for value in ["1", "2", "3"] {
+        output(&["put", store, "key", value]);
+        output(&["backup", "create", store, set]);
+    }
+    let record = paths[1].join("backups/000001");
+    std::fs::write(&record, "damaged").unwrap();
+    let list = output(&["backup", "list", set]);
+    assert!(list.starts_with("2\t") && list.lines().count() == 2, "{list}");
+    let verified = sieve(&["backup", "verify", set]);
+    let problems = String::from_utf8(verified.stdout).unwrap();
+    assert!(problems.starts_with(&format!("{}: ", record.display())), "{problems}");
+    assert!(!problems.contains("sieve"), "{problems}");
+    assert_eq!(verified.status.code(), Some(1));
+    let errors = failure(&["backup", "restore", set, new, "--number", "1"]);
+    assert!(errors.contains(&format!("`sieve backup verify {set}` lists all damage")), "{errors}");
+    assert!(!errors.contains("sieve repair"), "{errors}");
+    assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "1 backup removed\n");
+    std::fs::remove_file(record).unwrap();
+    assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "0 backups removed\n");
+    output(&["backup", "restore", set, new]);
+    assert_eq!(output(&["get", new, "key"]), "3\n");
 }

@@ -1,6 +1,6 @@
 //! Chooses the backup and the parts of the log for a restore.
 
-use std::time::SystemTime;
+use std::{iter, time::SystemTime};
 
 use sievedb_format::{Corruption, SequenceNumber};
 
@@ -50,28 +50,37 @@ impl BackupSet {
     ///
     /// # Errors
     ///
-    /// As [`chain`](Self::chain).
+    /// [`Error::NoBackup`] if the set has neither that backup nor a newer one of the store; as
+    /// [`chain`](Self::chain).
     pub(super) fn newer_chain(
         &self,
         store_id: u128,
         (number, sequence): (u64, SequenceNumber),
     ) -> Result<Option<Chain>> {
-        for newest in self.numbers()?.into_iter().rev().take_while(|&newest| newest >= number) {
-            let record = self.record(newest)?;
-            if record.state.store_id != store_id {
-                continue;
-            }
-            let ranges = self.parts()?;
-            let ranges = || ranges.iter().copied().filter(|range| range.backup == newest);
-            let end = covering(record.sequence, None, ranges()).end;
-            if end < sequence || (end == sequence && newest == number) {
-                return Ok(None);
-            }
-            let last = record.sequence;
-            let chain = Chain { number: newest, record, parts: Vec::new(), last, at_ms: None };
-            return self.up_to_sequence(chain, ranges(), None).map(Some);
+        let numbers = self.numbers()?.into_iter().filter(|&newer| newer >= number).collect();
+        // A prune keeps the newest backup of each store.
+        let gone = || Error::NoBackup { path: self.path.clone(), number };
+        let (newest, record) = self.of_store(store_id, numbers).next().ok_or_else(gone)??;
+        let ranges = self.parts()?;
+        let ranges = || ranges.iter().copied().filter(|range| range.backup == newest);
+        let end = covering(record.sequence, None, ranges()).end;
+        if end < sequence || (end == sequence && newest == number) {
+            return Ok(None);
         }
-        Ok(None)
+        let last = record.sequence;
+        let chain = Chain { number: newest, record, parts: Vec::new(), last, at_ms: None };
+        self.up_to_sequence(chain, ranges(), None).map(Some)
+    }
+
+    /// Returns the backups of a store, newest first. `numbers` ascend.
+    fn of_store(
+        &self,
+        store_id: u128,
+        numbers: Vec<u64>,
+    ) -> impl Iterator<Item = Result<(u64, Record)>> {
+        self.records(numbers.into_iter().rev()).filter(move |it| {
+            it.as_ref().map_or(true, |(_, record)| record.state.store_id == store_id)
+        })
     }
 
     /// Returns the backup that a restore begins with.
@@ -95,15 +104,18 @@ impl BackupSet {
             };
         }
         let numbers = self.numbers()?;
-        let newest = numbers.last().copied().unwrap_or(0);
-        let (mut number, mut record) = (newest, self.record(newest)?);
-        let store_id = record.state.store_id;
-        let mut older = numbers.into_iter().rev().skip(1);
-        while record.state.store_id != store_id || !is_before(&record) {
-            number = older.next().ok_or_else(|| not_archived(record.sequence))?;
-            record = self.record(number)?;
+        let empty = || Error::NoBackup { path: self.path.clone(), number: 0 };
+        let newest = self.records(numbers.iter().rev().copied()).next().ok_or_else(empty)??;
+        let (mut begins, store_id) = (newest.1.sequence, newest.1.state.store_id);
+        let older = numbers.into_iter().filter(|&number| number < newest.0).collect();
+        for backup in iter::once(Ok(newest)).chain(self.of_store(store_id, older)) {
+            let (number, record) = backup?;
+            if is_before(&record) {
+                return Ok((number, record));
+            }
+            begins = record.sequence;
         }
-        Ok((number, record))
+        Err(not_archived(begins))
     }
 
     /// Adds the parts up to `last`, or all parts.
@@ -218,7 +230,7 @@ pub(super) fn covering(
             covered.gap = Some(PartRange { after: end, upto: range.after, ..range });
             break;
         }
-        // A part without batches has the time.
+        // An empty part records the time up to which the log is complete.
         if range.upto > end || (range.upto == end && range.after == end) {
             covered.end = range.upto;
             covered.parts.push(range);

@@ -31,7 +31,11 @@ pub struct BackupReport {
 impl fmt::Display for BackupReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in &self.problems {
-            write!(f, "{problem}")?;
+            // Without the advice of the message, which is about files of a store.
+            match problem {
+                Error::Corrupt { path, .. } => write!(f, "{}", path.display())?,
+                other => write!(f, "{other}")?,
+            }
             let source = std::error::Error::source(problem);
             source.map_or(Ok(()), |source| write!(f, ": {source}"))?;
             writeln!(f)?;
@@ -49,50 +53,65 @@ impl fmt::Display for BackupReport {
 
 impl BackupSet {
     /// Reads every file of every backup and every part of the archived logs, and compares it with
-    /// its checksum. Changes nothing.
+    /// its checksum. Changes nothing, and takes no lock: the set may be changed meanwhile.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if the set cannot be listed. The report lists damage.
     pub fn verify(&self) -> Result<BackupReport> {
         let mut report = BackupReport::default();
-        let (mut files, parts) = (BTreeMap::new(), self.parts()?);
+        let (mut files, mut problems) = (BTreeMap::new(), Vec::new());
+        let parts = self.parts()?;
         for number in self.numbers()? {
             match self.record(number) {
                 Ok(record) => {
                     report.backups += 1;
                     let parts = parts.iter().copied().filter(|part| part.backup == number);
-                    self.check_log(&record, parts, &mut report);
-                    files.extend(record.files.into_iter().map(|file| (file.object(), file)));
+                    let found = self.check_log(&record, parts, &mut report);
+                    problems.extend(found.into_iter().map(|error| (vec![number], error)));
+                    for file in record.files {
+                        let of_file = files.entry(file.object());
+                        let (_, numbers) = of_file.or_insert_with(|| (file, Vec::new()));
+                        numbers.push(number);
+                    }
                 }
-                Err(error) => report.problems.push(error),
+                Err(error) => problems.push((vec![number], error)),
             }
         }
-        for file in files.values() {
+        for (file, numbers) in files.into_values() {
             report.files += 1;
             report.bytes += file.bytes;
-            report.problems.extend(self.check_file(file).err());
+            problems.extend(self.check_file(&file).err().map(|error| (numbers, error)));
         }
+        if !problems.is_empty() {
+            // A prune may have removed backups meanwhile.
+            let left = self.numbers()?;
+            problems.retain(|(numbers, _)| numbers.iter().any(|number| left.contains(number)));
+        }
+        report.problems = problems.into_iter().map(|(_, error)| error).collect();
         Ok(report)
     }
 
+    /// Returns the problems of the log after a backup.
     fn check_log(
         &self,
         record: &Record,
         parts: impl Iterator<Item = PartRange> + Clone,
         report: &mut BackupReport,
-    ) {
+    ) -> Vec<Error> {
         let covered = covering(record.sequence, None, parts.clone());
-        report.problems.extend(covered.gap.map(|gap| self.missing_part(gap)));
+        let mut problems: Vec<_> =
+            covered.gap.map(|gap| self.missing_part(gap)).into_iter().collect();
         for range in parts {
             match self.part(range, record.state.store_id) {
                 Ok(part) => {
                     report.files += 1;
                     report.bytes += part.bytes;
                 }
-                Err(error) => report.problems.push(error),
+                Err(error) => problems.push(error),
             }
         }
+        problems
     }
 
     fn check_file(&self, file: &StoredFile) -> Result<()> {

@@ -195,20 +195,30 @@ impl BackupSet {
         self.objects.break_lock().map_err(|error| Error::io("unlock", &self.path, error))
     }
 
-    /// Returns the backups, oldest first.
+    /// Returns the backups, oldest first. Omits backups whose record is damaged:
+    /// [`verify`](Self::verify) reports them.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; [`Error::Corrupt`] if a record is damaged; [`Error::NewerRelease`].
+    /// [`Error::Corrupt`] if all records are damaged. [`Error::NewerRelease`], [`Error::Encrypted`],
+    /// [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`] if a record cannot be read.
+    /// [`Error::Io`].
     pub fn list(&self) -> Result<Vec<Backup>> {
         let parts = self.parts()?;
-        let listed = self.numbers()?.into_iter().map(|number| {
-            let backup = self.record(number)?.backup(number);
-            let parts = parts.iter().copied().filter(|part| part.backup == number);
-            let archived_to = chain::covering(backup.sequence, None, parts).end;
-            Ok(Backup { archived_to, ..backup })
-        });
-        listed.collect()
+        let (mut listed, mut damage) = (Vec::new(), None);
+        for record in self.records(self.numbers()?) {
+            match record {
+                Ok((number, record)) => {
+                    let backup = record.backup(number);
+                    let parts = parts.iter().copied().filter(|part| part.backup == number);
+                    let archived_to = chain::covering(backup.sequence, None, parts).end;
+                    listed.push(Backup { archived_to, ..backup });
+                }
+                Err(error @ Error::Corrupt { .. }) => damage = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        damage.filter(|_| listed.is_empty()).map_or(Ok(listed), Err)
     }
 
     fn lock(&self) -> Result<Box<dyn FileLock>> {
@@ -229,6 +239,18 @@ impl BackupSet {
             .collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// Returns the records of backups in the order of `numbers`. Skips missing ones: a prune may
+    /// remove backups after their numbers were listed.
+    fn records(
+        &self,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> impl Iterator<Item = Result<(u64, Record)>> {
+        numbers.into_iter().filter_map(|number| match self.record(number) {
+            Err(Error::NoBackup { .. }) => None,
+            record => Some(record.map(|record| (number, record))),
+        })
     }
 
     /// Reads the record of a backup.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     BackupSet, Retention,
     objects::{BACKUPS, LOG, OBJECTS},
+    record::StoredFile,
     record_name,
 };
 use crate::{Error, Result};
@@ -12,29 +13,41 @@ use crate::{Error, Result};
 impl BackupSet {
     /// Removes the backups that `retention` does not keep, with their archived logs, and the files
     /// that no other backup needs. The rules count the backups of each store. Returns the numbers
-    /// of the removed backups.
+    /// of the removed backups. Reads each record once, and those of kept backups twice.
+    ///
+    /// A backup whose record is damaged is kept. Its files are unknown, so no files are removed
+    /// until its record is deleted: the file `backups/N` of the set. Never delete the newest
+    /// record, because the next backup would get its number.
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`], [`Error::Io`]; [`Error::Corrupt`] or [`Error::NewerRelease`] if a record
-    /// cannot be read: then nothing was removed.
+    /// * [`Error::Locked`], [`Error::Io`].
+    /// * [`Error::NewerRelease`], [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`],
+    ///   [`Error::WrongKey`]: a record cannot be read. Nothing was removed.
     pub fn prune(&self, retention: &Retention) -> Result<Vec<u64>> {
         let _lock = self.lock()?;
         self.remove_unfinished()?;
         let numbers = self.numbers()?;
-        let records = numbers.iter().map(|&number| Ok((number, self.record(number)?)));
-        let records: Vec<_> = records.collect::<Result<_>>()?;
-        let mut stores: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (number, it) in &records {
-            stores.entry(it.state.store_id).or_default().push((*number, it.time_ms));
+        let (mut stores, mut damaged) = (BTreeMap::<_, Vec<_>>::new(), BTreeSet::new());
+        for &number in &numbers {
+            match self.record(number) {
+                Err(Error::Corrupt { .. }) => drop(damaged.insert(number)),
+                record => {
+                    let record = record?;
+                    let of_store = stores.entry(record.state.store_id).or_default();
+                    of_store.push((number, record.time_ms));
+                }
+            }
         }
-        let kept: BTreeSet<_> =
+        let mut kept: BTreeSet<_> =
             stores.values().flat_map(|backups| retention.kept(backups)).collect();
-        let needed: BTreeSet<_> = records
-            .iter()
-            .filter(|(number, _)| kept.contains(number))
-            .flat_map(|(_, record)| record.files.iter().map(|file| file.object()))
-            .collect();
+        // Reads the records again, because all of them may not fit into memory.
+        let mut needed = BTreeSet::new();
+        for &number in &kept {
+            needed.extend(self.record(number)?.files.iter().map(StoredFile::object));
+        }
+        let removes_files = damaged.is_empty();
+        kept.append(&mut damaged);
         let removed: Vec<_> = numbers.into_iter().filter(|number| !kept.contains(number)).collect();
         for &number in &removed {
             self.delete(BACKUPS, &record_name(number))?;
@@ -43,7 +56,7 @@ impl BackupSet {
         self.sync(BACKUPS)?;
         let names = self.objects.list(OBJECTS);
         for name in names.map_err(|error| Error::io("list", &self.path, error))? {
-            if !needed.contains(&name) {
+            if removes_files && !needed.contains(&name) {
                 self.delete(OBJECTS, &name)?;
             }
         }

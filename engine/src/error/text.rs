@@ -99,6 +99,9 @@ impl fmt::Display for Error {
                 from.display(),
                 to.display()
             ),
+            Self::NoBackup { path, number: 0 } => {
+                write!(f, "there is no backup in {}; check the path", path.display())
+            }
             Self::NoBackup { path, number } => {
                 write!(f, "there is no backup {number} in {}; list the backups", path.display())
             }

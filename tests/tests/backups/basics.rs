@@ -161,6 +161,32 @@ fn damage_is_found_and_never_restored() {
 }
 
 #[test]
+fn a_damaged_record_does_not_block_prunes() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = options(&disk).open(STORE_DIR).unwrap();
+    let set = set(&disk);
+    for round in 0..4_u8 {
+        db.insert("key", [round; 300]).unwrap();
+        db.compact().unwrap();
+        set.create(&db).unwrap();
+    }
+    let record = "data/set/backups/000001";
+    let good = disk.read(record).unwrap();
+    disk.replace(record, vec![7; 100]).unwrap();
+    assert_eq!(set.list().unwrap().len(), 3);
+    let before = objects(&disk);
+    assert_eq!(set.prune(&Retention::new().last(1)).unwrap(), [2, 3]);
+    assert_eq!(objects(&disk), before, "the files of the damaged backup are unknown");
+    disk.replace(record, good).unwrap();
+    set.restore(1, "data/restored").unwrap();
+    assert_eq!(set.prune(&Retention::new().last(2)).unwrap(), []);
+    assert!(objects(&disk).len() < before.len());
+    disk.replace(record, vec![7; 100]).unwrap();
+    disk.unlink(Path::new("data/set/backups/000004")).unwrap();
+    assert!(matches!(set.list(), Err(Error::Corrupt { .. })), "none is left");
+}
+
+#[test]
 fn damaged_table_is_not_backed_up() {
     let disk = Arc::new(MemoryFs::new());
     let db = options(&disk).open(STORE_DIR).unwrap();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use sievedb::{
-    ChangeRetention, RestoreOptions,
+    ChangeRetention, Error, RestoreOptions, Retention,
     fs::{AppendFile, Fs, ReadFile},
 };
 use sievedb_doubles::MemoryFs;
@@ -100,6 +100,62 @@ fn changes_that_are_lost_during_a_backup_begin_another_log() {
     set.restore_with(&RestoreOptions::new(), "data/new").unwrap();
     let copy = small_options(Arc::clone(&watched) as Arc<dyn Fs>).open("data/new").unwrap();
     assert_eq!(entries(&copy), wanted);
+}
+
+#[test]
+fn a_prune_during_a_verification_or_a_list_is_no_problem() {
+    let (disk, watched) = Watched::on();
+    let fs = || Arc::clone(&watched) as Arc<dyn Fs>;
+    let db = small_options(fs()).open(STORE_DIR).unwrap();
+    let set = set_on(fs());
+    for round in 0..3_u8 {
+        db.insert("key", [round; 300]).unwrap();
+        db.compact().unwrap();
+        set.create(&db).unwrap();
+    }
+    for (path, kept, left) in [("set/objects/", 2, 2), ("set/backups/000002", 1, 1)] {
+        let pruning = set_on(Arc::clone(&disk) as Arc<dyn Fs>);
+        watched.0.before(path, move || {
+            assert_eq!(pruning.prune(&Retention::new().last(kept)).unwrap().len(), 1);
+        });
+        let report = set.verify().unwrap();
+        assert!(report.problems.is_empty(), "{report}");
+        assert_eq!(set.list().unwrap().len(), left);
+    }
+    set.create(&db).unwrap();
+    let pruning = set_on(Arc::clone(&disk) as Arc<dyn Fs>);
+    watched.0.before("set/backups/000003", move || {
+        pruning.prune(&Retention::new()).unwrap();
+    });
+    assert_eq!(set.list().unwrap().len(), 1);
+    // Damage of a backup that is left is still found.
+    let objects = disk.list(Path::new("data/set/objects")).unwrap();
+    disk.unlink(&Path::new("data/set/objects").join(&objects[0])).unwrap();
+    assert_eq!(set.verify().unwrap().problems.len(), 1);
+}
+
+#[test]
+fn a_replica_refuses_a_set_that_was_begun_again() {
+    let (disk, watched) = Watched::on();
+    let options = small_options(Arc::clone(&watched) as Arc<dyn Fs>);
+    let db = options.clone().open(STORE_DIR).unwrap();
+    let set = set_on(Arc::clone(&watched) as Arc<dyn Fs>);
+    let refused = set.open_replica(&RestoreOptions::new(), &options, "data/replica");
+    assert!(matches!(refused, Err(Error::NoBackup { number: 0, .. })), "{refused:?}");
+    for round in 0..2_u8 {
+        db.insert("key", [round]).unwrap();
+        set.create(&db).unwrap();
+    }
+    let replica = set.open_replica(&RestoreOptions::new(), &options, "data/replica").unwrap();
+    while replica.fetch_next().unwrap() {}
+    assert!(!replica.refresh().unwrap());
+    for name in ["000001", "000002"] {
+        disk.unlink(&Path::new("data/set/backups").join(name)).unwrap();
+    }
+    db.insert("key", "later").unwrap();
+    assert_eq!(set.create(&db).unwrap().number, 1);
+    let refused = replica.refresh();
+    assert!(matches!(refused, Err(Error::NoBackup { number: 2, .. })), "{refused:?}");
 }
 
 #[test]

@@ -187,8 +187,8 @@ impl BackupSet {
     /// # Errors
     ///
     /// * Those of [`restore_with`](Self::restore_with), for a new replica.
-    /// * [`Error::DirectoryNotEmpty`]: the directory has a replica of another backup than
-    ///   [`RestoreOptions::backup`], or other files.
+    /// * [`Error::DirectoryNotEmpty`]: the directory has an incomplete replica of another backup
+    ///   than [`RestoreOptions::backup`], or other files. A complete replica is opened in any case.
     /// * [`Error::Corrupt`]: the index, filters or footer of a table are damaged, or a file is
     ///   missing.
     /// * [`Error::InvalidOption`]: the number of threads is out of range.

@@ -120,6 +120,8 @@ impl Replica {
     ///
     /// Readers see the older backup. The next call continues.
     ///
+    /// * [`Error::NoBackup`]: the set has neither the backup of the replica nor a newer one of its
+    ///   store. It may be another set, begun again.
     /// * [`Error::NoReplica`]: the directory has another store, or one that was opened for writing.
     /// * Those of [`restore_with`](crate::BackupSet::restore_with), and of
     ///   [`Options::open`](crate::Options::open).
