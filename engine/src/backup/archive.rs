@@ -123,7 +123,8 @@ impl BackupSet {
 
 impl Archive {
     /// Bytes of archived log after which the next update creates a backup; default 64 MiB. A
-    /// restore, and the first open of the restored store, read up to this number of bytes.
+    /// restore reads up to this number of bytes. The first open of the restored store holds them in
+    /// memtables, also beyond the memory budget.
     ///
     /// After 2000 parts, an update creates a backup in any case. An update with writes adds a part
     /// for each 4 MiB, at least one.
@@ -202,7 +203,7 @@ impl Archive {
 
     /// Calls [`update`](Self::update) at once and then every `interval`, and a last time when
     /// `is_over` returns `true`. A loss of the machine loses at most the writes of about one
-    /// interval.
+    /// interval. With [`Duration::MAX`] the second call is the last.
     ///
     /// Repeats calls that fail with [`Error::Locked`] or [`Error::Io`] after the next interval,
     /// except the last.
@@ -221,7 +222,7 @@ impl Archive {
             if ends {
                 return Ok(());
             }
-            let next = clock.now() + interval;
+            let next = clock.now().saturating_add(interval);
             while clock.now() < next && !is_over() {
                 thread::sleep(POLL.min(next.saturating_sub(clock.now())));
             }
