@@ -19,7 +19,8 @@ use crate::{
 /// Creates, lists, verifies, prunes and restores backups, and keeps replicas of them.
 ///
 /// A backup set is a directory that has the content of each file once. So a backup copies only what
-/// is new since an earlier one. Backups of several stores can share a set.
+/// is new since an earlier one. Backups of several stores can share a set. A checkpoint or restored
+/// store counts as the same store: use a new set for it.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Adds a backup of a store that no process has open for writing.
@@ -32,8 +33,8 @@ pub(crate) enum Command {
         set: PathBuf,
     },
     /// Prints a line for each backup, with tabs: number, Unix time, sequence number, files, bytes,
-    /// and the sequence number up to which the later log is archived. Omits backups with a damaged
-    /// record: `sieve backup verify` reports them.
+    /// the sequence number up to which the later log is archived, and the id of the store. Omits
+    /// backups with a damaged record: `sieve backup verify` reports them.
     List {
         /// Directory of the backup set.
         set: PathBuf,
@@ -159,8 +160,9 @@ impl Command {
                 for backup in backup_set(set).list()? {
                     let time = backup.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
                     let (number, sequence) = (backup.number, backup.sequence);
-                    let Backup { files, bytes, archived_to, .. } = backup;
-                    writeln!(out, "{number}\t{time}\t{sequence}\t{files}\t{bytes}\t{archived_to}")?;
+                    let Backup { files, bytes, archived_to, store, .. } = backup;
+                    write!(out, "{number}\t{time}\t{sequence}\t{files}\t{bytes}")?;
+                    writeln!(out, "\t{archived_to}\t{store:032x}")?;
                 }
             }
             Self::Verify { set } => {

@@ -20,7 +20,7 @@ fn backups_are_created_listed_verified_pruned_and_restored() {
     assert_eq!(output(&["get", old, "key"]), "1\n");
     assert_eq!(output(&["get", new, "key"]), "2\n");
     let fields: Vec<_> = list.lines().next().unwrap().split('\t').collect();
-    assert_eq!((fields.len(), fields[2]), (6, fields[5]), "{list}");
+    assert_eq!((fields.len(), fields[2]), (7, fields[5]), "{list}");
     output(&["backup", "restore", set, to, "--to-sequence", fields[2]]);
     assert_eq!(output(&["get", to, "key"]), "1\n");
     let restore = ["backup", "restore", set, one];

@@ -80,6 +80,9 @@ const RECORD_BYTES_MAX: u64 = 1 << 30;
 /// an earlier backup. Backups of several stores can share a set. One call at a time may change the
 /// set; other calls fail with [`Error::Locked`].
 ///
+/// A checkpoint or a restored store counts as the same store, so use a new set for it. In one set, a
+/// prune may keep only backups of the copy, and a restore to a point may mix their histories.
+///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let (path, set, new) = (dir.path().join("db"), dir.path().join("set"), dir.path().join("new"));
@@ -116,6 +119,9 @@ impl fmt::Debug for BackupSet {
 pub struct Backup {
     /// Number of the backup in its set. Later backups have larger ones.
     pub number: u64,
+    /// Id of the store, drawn at random when it was created. Its copies by checkpoints and restores
+    /// have the same id.
+    pub store: u128,
     /// Time of the backup, by the wall clock.
     pub time: SystemTime,
     /// Sequence number of the newest write: see [`Snapshot::sequence`](crate::Snapshot::sequence).
@@ -315,6 +321,7 @@ impl Record {
     fn backup(&self, number: u64) -> Backup {
         Backup {
             number,
+            store: self.state.store_id,
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(self.time_ms),
             sequence: self.sequence,
             archived_to: self.sequence,

@@ -110,6 +110,8 @@ fn prune_keeps_backups_of_each_store() {
             set.create(db).unwrap();
         }
     }
+    let ids: Vec<_> = set.list().unwrap().iter().map(|backup| backup.store).collect();
+    assert!(ids[0] != ids[1] && ids[..2] == ids[2..4], "{ids:?}");
     assert_eq!(set.prune(&Retention::new().daily(2)).unwrap(), [1, 2, 3, 4]);
     assert_eq!(set.prune(&Retention::new()).unwrap(), [5, 6]);
     for number in [7, 8] {
