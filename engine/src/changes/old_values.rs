@@ -1,6 +1,9 @@
 //! Values before a batch, from the history of keyspaces.
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{Arc, Weak},
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -33,10 +36,16 @@ impl OldValues {
     ///
     /// As [`Keyspace::get`].
     pub(super) fn add_to(&self, batch: &mut ChangeBatch) -> Result<()> {
+        // Once for each keyspace: a snapshot costs a look at all keyspaces.
+        let mut snapshots = BTreeMap::new();
         for change in &mut batch.changes {
             let Some(key) = change.kind.key() else { continue };
-            let Some(snapshot) = self.snapshot(change.keyspace)? else { continue };
-            change.old_value = old_value(&snapshot, key)?;
+            let snapshot = match snapshots.entry(change.keyspace) {
+                Entry::Occupied(taken) => taken.into_mut(),
+                Entry::Vacant(new) => new.insert(self.snapshot(change.keyspace)?),
+            };
+            let Some(snapshot) = snapshot else { continue };
+            change.old_value = old_value(snapshot, key)?;
         }
         Ok(())
     }
