@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use sievedb::{
-    ChangeBatch, Db,
+    ChangeBatch, Changes, Db,
     changes::{Change, ChangeKind},
 };
 
@@ -51,15 +51,23 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         if !self.follow {
             let db = open_store(&self.store, Access::Beside)?;
-            return self.print(&db, &mut { self.since }, out);
+            return self.print(&mut changes_after(&db, self.since)?, out);
         }
         let (mut since, interrupted) = (self.since, interrupt::flag());
         let db = open_store(&self.store, Access::Follow)?;
+        // Kept across refreshes: a new stream would read the newest segment from its start.
+        let mut changes = None;
         while !interrupted.load(Ordering::Acquire) {
             db.refresh()?;
-            match self.print(&db, &mut since, out) {
+            let current = match &mut changes {
+                Some(current) => current,
+                None => changes.insert(changes_after(&db, since)?),
+            };
+            let printed = self.print(current, out);
+            since = Some(current.position());
+            match printed {
                 // The next refresh shows where the changes continue, or that they are lost.
-                Err(Error::Store(sievedb::Error::FilesGone { .. })) => {}
+                Err(Error::Store(sievedb::Error::FilesGone { .. })) => changes = None,
                 printed => printed?,
             }
             out.flush()?;
@@ -68,11 +76,8 @@ impl Args {
         Ok(())
     }
 
-    /// Prints the changes after `since`, and sets it to their last sequence number.
-    fn print(&self, db: &Db, since: &mut Option<u64>, out: &mut dyn Write) -> Result<()> {
-        let oldest = || db.stats().changes_kept_after.unwrap_or(0);
-        let changes = db.changes(since.unwrap_or_else(oldest))?;
-        *since = Some(changes.position());
+    /// Prints the next changes.
+    fn print(&self, changes: &mut Changes, out: &mut dyn Write) -> Result<()> {
         for batch in changes {
             let batch = batch?;
             if self.json {
@@ -80,7 +85,6 @@ impl Args {
             } else {
                 batch.changes().iter().try_for_each(|change| self.line(change, out))?;
             }
-            *since = Some(batch.last_sequence());
         }
         Ok(())
     }
@@ -145,4 +149,10 @@ impl Args {
             _ => ("unknown", Vec::new()),
         }
     }
+}
+
+/// Returns the changes after `since`, or all retained ones.
+fn changes_after(db: &Db, since: Option<u64>) -> sievedb::Result<Changes> {
+    let oldest = || db.stats().changes_kept_after.unwrap_or(0);
+    db.changes(since.unwrap_or_else(oldest))
 }
