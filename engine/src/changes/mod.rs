@@ -39,7 +39,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// [`Db::changes`](crate::Db::changes).
 ///
 /// Each batch is returned once and whole, after all batches before it. Writes that failed are never
-/// returned. Expiry and [compaction filters](crate::CompactionFilter) remove keys without a change.
+/// returned, except by a follower: see [`ChangesOptions::durability`]. Expiry and [compaction
+/// filters](crate::CompactionFilter) remove keys without a change.
 ///
 /// The iterator returns `None` after the newest batch, and continues when there are more.
 /// [`next_within`](Self::next_within) waits for more batches, and [`poll_next`](Self::poll_next) is

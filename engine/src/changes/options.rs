@@ -12,7 +12,7 @@ pub struct ChangesOptions {
 
 impl Default for ChangesOptions {
     fn default() -> Self {
-        Self { durability: Durability::Disk, old_values: false }
+        Self::new()
     }
 }
 
@@ -29,6 +29,10 @@ impl ChangesOptions {
     /// power cut may then lose returned batches, and reuse their sequence numbers for other
     /// batches. Use it for copies that do not outlive the process. [`Durability::Memory`] has the
     /// same effect, because the stream reads files.
+    ///
+    /// Has no effect on [followers](crate::Options::follow), which do not know what the writer has
+    /// synced: a follower always reads as with [`Durability::OsBuffer`], also writes whose sync
+    /// fails later.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
