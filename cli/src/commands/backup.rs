@@ -223,8 +223,8 @@ impl Command {
     }
 }
 
-/// Fetches all files of a replica, which must be of the backup `wanted`. `refreshes`: moves it to the
-/// newest backup first.
+/// Fetches all files of a replica, which must be of the backup `wanted`. `refreshes`: moves it to
+/// the newest backup first.
 fn fetch(
     set: &Path,
     dest: &Path,

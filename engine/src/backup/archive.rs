@@ -36,8 +36,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Default of [`Archive::backup_after_log_bytes`].
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
-/// Number of parts after which an update creates a backup. A restore reads parts one by one, so more
-/// would make it slow.
+/// Number of parts after which an update creates a backup. A restore reads them one after another.
 const PARTS_MAX: u64 = 2000;
 
 /// Archives the log of a store into a [backup set](BackupSet): see [`BackupSet::archive`].
@@ -305,5 +304,32 @@ impl ArchivedLog {
         (self.archived, self.sampled_ms) = (archived, sampled_ms);
         self.bytes += bytes;
         Ok(bytes)
+    }
+}
+
+#[cfg(all(test, not(any(miri, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::{
+        ChangeRetention, Options, RestoreOptions, backup::RECORD_BYTES_MAX, clock::ManualClock,
+        fs::MemoryFs,
+    };
+
+    #[test]
+    fn a_part_longer_than_a_record_is_restored() {
+        let fs = Arc::new(MemoryFs::new());
+        let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
+        let options = options.retain_changes(ChangeRetention::bytes(1 << 20));
+        let db = options.clone().open("db").expect("a new store");
+        let set = BackupSet::with_fs("set", fs, Arc::new(ManualClock::new()));
+        let mut archive = set.archive(&db).expect("changes are retained");
+        archive.update().expect("there is room");
+        let value = vec![7; RECORD_BYTES_MAX as usize];
+        db.insert("key", &value).expect("there is room");
+        archive.update().expect("there is room");
+        let restored = set.restore_with(&RestoreOptions::new(), "new");
+        restored.expect("the set is whole");
+        let copy = options.open("new").expect("a store");
+        assert_eq!(copy.get("key").expect("it can be read").as_deref(), Some(&*value));
     }
 }

@@ -194,7 +194,8 @@ impl BackupSet {
         let name = format!("{LOG}/{}", range.name());
         let path = self.path.join(&name);
         let corrupt = |source| Error::corrupt(&path, 0, source);
-        let part = LogPart::decode(&self.content(&name)?.into());
+        // A batch may have any length, and so may its part.
+        let part = LogPart::decode(&self.content(&name, u64::MAX)?.into());
         let part = part.map_err(|source| corrupt(source).of_opening())?;
         if part.range != range || part.store_id != store_id {
             let (expected, found) = (range.after, part.range.after);

@@ -54,7 +54,7 @@ impl BackupSet {
     /// * [`Error::NewerRelease`]: a newer release wrote the newest backup of the set.
     /// * [`Error::DirectoriesOverlap`]: the set is inside the directory of the store, or contains
     ///   it.
-    /// * [`Error::Corrupt`]: a table of the store is damaged. A damaged record in the set is ignored.
+    /// * [`Error::Corrupt`]: a table of the store is damaged. Damaged records are ignored.
     /// * [`Error::ReadOnly`], [`Error::Io`], [`Error::Closed`], [`Error::ForkedChild`], as of
     ///   [`Db::checkpoint`].
     pub fn create(&self, db: &Db) -> Result<Backup> {

@@ -71,8 +71,8 @@ use crate::{
     fs::{FileLock, Fs, ReadFile, RealFs},
 };
 
-/// Maximum length of a record or part of the log that is read, in bytes: about five million tables.
-const RECORD_BYTES_MAX: u64 = 1 << 30;
+/// Maximum length of a record that is read, in bytes: about five million tables.
+const RECORD_BYTES_MAX: u64 = if cfg!(test) { 1 << 16 } else { 1 << 30 };
 
 /// A set of backups in a directory, or in an object store with the feature `object-store`.
 ///
@@ -80,8 +80,8 @@ const RECORD_BYTES_MAX: u64 = 1 << 30;
 /// an earlier backup. Backups of several stores can share a set. One call at a time may change the
 /// set; other calls fail with [`Error::Locked`].
 ///
-/// A checkpoint or a restored store counts as the same store, so use a new set for it. In one set, a
-/// prune may keep only backups of the copy, and a restore to a point may mix their histories.
+/// A checkpoint or a restored store counts as the same store, so use a new set for it. In one set,
+/// a prune may keep only backups of the copy, and a restore to a point may mix their histories.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -206,9 +206,9 @@ impl BackupSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if all records are damaged. [`Error::NewerRelease`], [`Error::Encrypted`],
-    /// [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`] if a record cannot be read.
-    /// [`Error::Io`].
+    /// [`Error::Corrupt`] if all records are damaged. [`Error::NewerRelease`],
+    /// [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`] if a
+    /// record cannot be read. [`Error::Io`].
     pub fn list(&self) -> Result<Vec<Backup>> {
         let parts = self.parts()?;
         let (mut listed, mut damage) = (Vec::new(), None);
@@ -262,7 +262,7 @@ impl BackupSet {
     /// Reads the record of a backup.
     fn record(&self, number: u64) -> Result<Record> {
         let name = format!("{BACKUPS}/{}", record_name(number));
-        let content = match self.content(&name) {
+        let content = match self.content(&name, RECORD_BYTES_MAX) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::NoBackup { path: self.path.clone(), number });
             }
@@ -278,13 +278,13 @@ impl BackupSet {
         Error::corrupt(path, 0, source).of_opening()
     }
 
-    /// Reads an object as a whole.
-    fn content(&self, name: &str) -> Result<Vec<u8>> {
+    /// Reads an object of at most `bytes_max` bytes as a whole.
+    fn content(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>> {
         let path = self.path.join(name);
         let file = self.objects.open(name).map_err(|error| Error::io("open", &path, error))?;
         let read_error = |error| Error::io("read", &path, error);
         let bytes = file.len().map_err(read_error)?;
-        if bytes > RECORD_BYTES_MAX {
+        if bytes > bytes_max {
             let source = Corruption::OutOfRange { what: "length of a record", value: bytes };
             return Err(Error::corrupt(path, 0, source));
         }
