@@ -85,7 +85,7 @@ pub(crate) fn store_message(error: &Error) -> String {
             format!("files of the replica in {} have not arrived from its backups", path.display())
         }
         Error::NoReplica { path } => format!(
-            "{} is no replica, or was written to since; use another directory",
+            "{} is not a replica, or was opened for writing; use another directory",
             path.display()
         ),
         Error::StoreExists { path } => {

@@ -60,10 +60,10 @@ fn a_replica_is_written_continued_and_refreshed() {
     assert!(output(&["verify", replica]).contains("0 problems"));
     output(&["put", replica, "key", "3"]);
     let written = failure(&refresh);
-    assert!(written.contains("was written to since; use another directory"), "{written}");
+    assert!(written.contains("was opened for writing; use another directory"), "{written}");
     let wrong = failure(&["backup", "replica", set, other, "--threads", "0"]);
     assert!(wrong.contains("1..=64"), "{wrong}");
-    assert!(failure(&["backup", "replica", set, store]).contains("is no replica"));
+    assert!(failure(&["backup", "replica", set, store]).contains("is not a replica"));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! |-------------|-----------------------------|-------------------------------------------------|
 //! | 1, required | three varints               | number of the backup, `after`, `upto`           |
 //! | 2, required | u128                        | store id                                        |
-//! | 3, required | varint; missing             | time by which every later write was placed after |
+//! | 3, required | varint; missing             | no later write was placed before this time      |
 //! | 4, required | two varints; often          | time, last sequence number placed by then       |
 //! | 5, required | varint, bytes; often        | first sequence number of a batch, its payload   |
 //!
@@ -62,7 +62,7 @@ impl PartRange {
 pub(super) struct LogPart {
     pub(super) range: PartRange,
     pub(super) store_id: u128,
-    /// Time by which every write after the part was placed later. `None` if another part follows.
+    /// Store clock. No write after the part was placed before it. `None` if another part follows.
     pub(super) whole_ms: Option<u64>,
     /// Samples in ascending order.
     pub(super) samples: Vec<Sample>,

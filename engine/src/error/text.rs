@@ -140,7 +140,8 @@ impl fmt::Display for Error {
             ),
             Self::NoReplica { path } => write!(
                 f,
-                "{} is no replica, or was written to since; open a replica in another directory",
+                "{} is not a replica, or was opened for writing; open a replica in another \
+                 directory",
                 path.display()
             ),
             Self::NoStore { path } => {

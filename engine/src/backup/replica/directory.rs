@@ -110,7 +110,7 @@ impl<'s> ReplicaDirectory<'s> {
             let _ = self.clear();
             drop(target);
             let names = self.fs.list(&self.folder).unwrap_or_default();
-            // Marks the files that could not be removed.
+            // `REPLICA` stays while other files remain.
             if names == [REPLICA] {
                 self.unlink_marker();
             }
@@ -246,7 +246,7 @@ impl<'s> ReplicaDirectory<'s> {
     fn clear(&self) -> Result<()> {
         let names = self.fs.list(&self.folder);
         let names = names.map_err(|error| Error::io("list", &self.folder, error))?;
-        // Removes the marker last: without it the other files are no replica.
+        // Removes the marker last: without it the other files are not a replica.
         let files = names.iter().map(String::as_str);
         let files = files.filter(|name| FileName::parse(name).is_some());
         let current = FileName::Current.to_string();

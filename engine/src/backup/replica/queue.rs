@@ -1,4 +1,4 @@
-//! The files that a replica has left to fetch.
+//! Files that a replica still has to fetch.
 
 use std::collections::{BTreeSet, VecDeque};
 

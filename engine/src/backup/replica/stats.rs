@@ -6,7 +6,7 @@ use crate::Error;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReplicaStats {
-    /// Number of the backup; `None` for a store that is no replica and cannot be refreshed.
+    /// Number of the backup; `None` for a store that is not a replica and cannot be refreshed.
     pub backup: Option<u64>,
     /// All files have been fetched: the store does not need the backup set.
     pub is_complete: bool,

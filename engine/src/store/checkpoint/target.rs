@@ -46,8 +46,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Creates the directory `to` for a copy of what is in the directory `from`, if it is one, and
-    /// locks it.
+    /// Creates the directory `to` for a copy of the directory `from`, and locks it. `from` is
+    /// `None` for a remote set.
     ///
     /// # Errors
     ///

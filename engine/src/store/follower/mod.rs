@@ -256,7 +256,7 @@ fn path_of(error: &Error) -> Option<PathBuf> {
     }
 }
 
-/// Returns whether a file that was replaced while it was looked up causes such an error.
+/// Returns `true` if a concurrent replacement of a file can cause `error`.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Corrupt { .. } | Error::NoStore { .. } | Error::FilesGone { .. } => true,

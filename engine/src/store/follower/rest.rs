@@ -1,4 +1,4 @@
-//! The entries of a memtable that a flush has left.
+//! Memtable entries that a flush did not write.
 
 use std::sync::Arc;
 
