@@ -28,10 +28,10 @@ impl BackupSet {
         let _lock = self.lock()?;
         self.remove_unfinished()?;
         let numbers = self.numbers()?;
-        let (mut stores, mut damaged) = (BTreeMap::<_, Vec<_>>::new(), BTreeSet::new());
+        let (mut stores, mut damaged) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
         for &number in &numbers {
             match self.record(number) {
-                Err(Error::Corrupt { .. }) => drop(damaged.insert(number)),
+                Err(Error::Corrupt { .. }) => damaged.push(number),
                 record => {
                     let record = record?;
                     let of_store = stores.entry(record.state.store_id).or_default();
@@ -47,7 +47,7 @@ impl BackupSet {
             needed.extend(self.record(number)?.files.iter().map(StoredFile::object));
         }
         let removes_files = damaged.is_empty();
-        kept.append(&mut damaged);
+        kept.extend(damaged);
         let removed: Vec<_> = numbers.into_iter().filter(|number| !kept.contains(number)).collect();
         for &number in &removed {
             self.delete(BACKUPS, &record_name(number))?;
