@@ -64,7 +64,7 @@ impl Args {
                 None => changes.insert(changes_after(&db, since)?),
             };
             let printed = self.print(current, out);
-            since = Some(current.position());
+            since = Some(Changes::position(current));
             match printed {
                 // The next refresh shows where the changes continue, or that they are lost.
                 Err(Error::Store(sievedb::Error::FilesGone { .. })) => changes = None,
