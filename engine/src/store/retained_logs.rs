@@ -103,8 +103,13 @@ fn retire(
     edit: &mut VersionEdit,
 ) -> Vec<u64> {
     let floor = edit.log_floor.unwrap_or(state.log_floor);
+    let newest = retained.logs.last_key_value();
+    let mut before = newest.map_or(retained.from, |(_, log)| log.last_sequence);
     for &ReplayedSegment { id, bytes, last_sequence } in left {
         let Some(&secret) = state.logs.get(&id).filter(|_| id < floor) else { continue };
+        // A segment without a batch may have a lower number.
+        let last_sequence = last_sequence.max(before);
+        before = last_sequence;
         edit.logs_retained
             .push((id, RetainedLog { secret, last_sequence, bytes, retired_ms: now_ms }));
     }

@@ -79,7 +79,7 @@ pub(crate) struct ReplayedSegment {
     pub(crate) id: u64,
     /// Length up to its end, in bytes.
     pub(crate) bytes: u64,
-    /// Last sequence number in it, or before it if it has no batch.
+    /// Last sequence number in it; at most the last one before it if it has no batch.
     pub(crate) last_sequence: SequenceNumber,
 }
 

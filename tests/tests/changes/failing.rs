@@ -128,6 +128,34 @@ fn a_segment_without_a_record_is_retained() {
     assert!(failed >= 20, "{failed} writes failed");
 }
 
+/// The log of a reopened store begins with a segment without a record.
+#[test]
+fn a_segment_without_a_record_is_retained_after_a_reopen() {
+    let disk = Arc::new(MemoryFs::with_seed(1));
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let db = keeping(&disk).fs(Arc::clone(&faults) as _).open(STORE_DIR).unwrap();
+    let fail_append = |after| {
+        let fault = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log");
+        faults.inject(fault.after(after));
+        assert!(db.insert("b", "1").unwrap_err().is_no_space());
+        faults.heal();
+    };
+    db.insert("a", "1").unwrap();
+    // Ends the segment.
+    fail_append(0);
+    // Ends the next segment after its start record.
+    fail_append(1);
+    db.flush().unwrap();
+    db.insert("d", "1").unwrap();
+    drop(db);
+    let db = small_options(disk as _).open(STORE_DIR).unwrap();
+    assert_eq!(db.stats().log_segments, 2);
+    db.flush().unwrap();
+    assert!(db.stats().read_only.is_none());
+    assert_eq!(read(&db, 0).len(), 3);
+    assert!(db.verify().unwrap().is_good());
+}
+
 #[test]
 fn what_a_stream_returned_survives_a_power_cut() {
     let disk = Arc::new(MemoryFs::with_seed(1));
