@@ -235,10 +235,16 @@ pub(crate) fn create_levels(fs: &dyn Fs, folder: &Path) -> io::Result<()> {
     for (level, existed) in levels.into_iter().rev() {
         let Some(parent) = level.parent() else { continue };
         match fs.sync_dir(parent) {
-            // A directory without permission had this entry before.
-            Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) if existed && cannot_sync(&error) => {}
             synced => synced?,
         }
     }
     Ok(())
+}
+
+/// Returns `true` if a directory is not synced because of missing permission, or because its file
+/// system has no sync of directories, such as squashfs. No interrupted attempt created its entries.
+fn cannot_sync(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sievedb::{Error, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
-use sievedb_doubles::{Loss, MemoryFs};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 
 use super::small_store::{STORE_DIR, flush, names, open};
 
@@ -170,4 +170,37 @@ fn writes_succeed_without_background_rewrites() {
         assert!(db.stats().background.compactions > 0, "{workers} workers");
         assert_eq!(db.iter().count(), 40);
     }
+}
+
+/// A store can be below a directory whose file system never changes, or that may not be read.
+#[test]
+fn only_a_directory_with_a_new_entry_must_support_syncs() {
+    const EACCES: i32 = 13;
+    const EINVAL: i32 = 22;
+    const EROFS: i32 = 30;
+    const EIO: i32 = 5;
+    for code in [EACCES, EINVAL, EROFS, EIO] {
+        let disk = Arc::new(MemoryFs::new());
+        disk.create_dir("fixed/mounted".as_ref()).unwrap();
+        let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as _));
+        faults.inject(Fault::new(code, Times::ForGood).calls(&[Call::SyncDir]).suffix("fixed"));
+        let open = |path: &str| options(&disk).fs(Arc::clone(&faults) as _).open(path);
+        let opened = open("fixed/mounted/db");
+        assert_eq!(opened.is_ok(), code != EIO, "{code}: {opened:?}");
+        let error = open("fixed/db").unwrap_err();
+        assert!(matches!(error, Error::Io { .. }), "{code}: {error:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "the path goes through a descriptor of the test")]
+#[test]
+fn a_store_is_created_below_a_file_system_without_syncs_of_directories() {
+    use std::os::fd::AsRawFd as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let handle = std::fs::File::open(dir.path()).unwrap();
+    let path = format!("/proc/self/fd/{}/db", handle.as_raw_fd());
+    sievedb::Db::open(path).unwrap().close().unwrap();
+    assert!(dir.path().join("db/CURRENT").exists());
 }
