@@ -339,12 +339,43 @@ impl Error {
         self.is_no_space()
             || matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_short(source))
     }
+
+    /// Returns `true` if the bytes of a file are damaged or cannot be read.
+    pub(crate) fn is_of_file(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => is_of_file(source),
+            Self::Corrupt { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Returns `true` if the process or the system has no file descriptor left.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|code| limits.contains(&code))
+}
+
+/// Returns `true` if a retry would not help: the file is missing or too short, or the device cannot
+/// read it. Other errors, such as too many open files, are unrelated to the file.
+pub(crate) fn is_of_file(error: &io::Error) -> bool {
+    let codes = [
+        Errno::IO,
+        Errno::NXIO,
+        Errno::BADMSG,
+        // A lost sector, and a damaged file system.
+        #[cfg(target_os = "linux")]
+        Errno::NODATA,
+        #[cfg(target_os = "linux")]
+        Errno::UCLEAN,
+    ];
+    match error.raw_os_error() {
+        Some(code) if codes.map(Errno::raw_os_error).contains(&code) => true,
+        _ => matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData
+        ),
+    }
 }
 
 impl error::Error for Error {
@@ -357,5 +388,21 @@ impl error::Error for Error {
             Self::MergeFailed { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_about_the_file_itself_are_losses() {
+        for code in [Errno::NOENT, Errno::IO, Errno::BADMSG] {
+            assert!(is_of_file(&code.into()), "{code}");
+        }
+        for code in [Errno::MFILE, Errno::NFILE, Errno::ACCESS, Errno::PERM, Errno::NOMEM] {
+            assert!(!is_of_file(&code.into()), "{code}");
+        }
+        assert!(is_of_file(&io::ErrorKind::UnexpectedEof.into()));
     }
 }

@@ -1,6 +1,9 @@
 //! Loads the manifest.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use sievedb_format::{Corruption, FileHeader, FileKind};
 
@@ -165,11 +168,7 @@ pub(crate) fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
     for name in &names {
         let holds_data = match FileName::parse(name) {
             Some(FileName::Table(_)) => true,
-            Some(FileName::Log(id)) => {
-                let path = folder.join(name);
-                let file = fs.open(&path).map_err(|e| Error::io("open", &path, e))?;
-                Reader::new(file, path, id)?.holds_records()?
-            }
+            Some(FileName::Log(id)) => log_holds_data(fs, folder.join(name), id)?,
             _ => false,
         };
         if holds_data {
@@ -178,6 +177,13 @@ pub(crate) fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether a log has records. An unreadable log may have some.
+fn log_holds_data(fs: &dyn Fs, path: PathBuf, id: u64) -> Result<bool> {
+    let opened = fs.open(&path).map_err(|error| Error::io("open", &path, error));
+    let read = opened.and_then(|file| Reader::new(file, path, id)?.holds_records());
+    read.or_else(|error| if error.is_of_file() { Ok(true) } else { Err(error) })
 }
 
 struct Edits {

@@ -5,8 +5,7 @@ use std::{io, iter, ops::Range, sync::Arc};
 use bytes::Bytes;
 use sievedb_sstable::TableSource;
 
-use super::lost::is_of_file;
-use crate::sync::Mutex;
+use crate::{error::is_of_file, sync::Mutex};
 
 /// Granularity of unreadable parts.
 const SECTOR_BYTES: u64 = 512;

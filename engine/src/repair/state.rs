@@ -48,9 +48,9 @@ pub(super) fn read_state(fs: &Arc<dyn Fs>, folder: &Path, names: &[String]) -> R
     };
     check_lost(&error)?;
     if is_about_current(&error) {
-        let newest = load_newest(&**fs, folder, names).map_err(Error::of_opening)?;
-        let newest =
-            newest.map(whole).transpose().or_else(|error| check_lost(&error).map(|()| None))?;
+        let newest = load_newest(&**fs, folder, names);
+        let newest = newest.and_then(|newest| newest.map(whole).transpose());
+        let newest = newest.or_else(|error| check_lost(&error).map(|()| None))?;
         if let Some(loaded) = newest {
             let is_manifest =
                 |name: &&String| matches!(FileName::parse(name), Some(FileName::Manifest(_)));

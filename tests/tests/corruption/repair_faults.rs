@@ -115,6 +115,45 @@ fn unreadable_bytes_count_as_lost() {
     }
 }
 
+/// Returns a disk without `CURRENT`, and with an unreadable byte in the file `name`.
+fn without_current(good: &Files, name: &str) -> (Arc<MemoryFs>, Arc<dyn Fs>) {
+    let mut files = good.clone();
+    files.remove("CURRENT");
+    let inner = disk(&files);
+    let path = Path::new(STORE_DIR).join(name);
+    (inner.clone(), Arc::new(Layered(Scratched { inner, path, byte: 20 })))
+}
+
+#[test]
+fn an_unreadable_manifest_without_current_is_lost() {
+    let good = store();
+    let whole = state(&options(&disk(&good)).open(STORE_DIR).unwrap());
+    let manifest = good.keys().find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let (disk, fs) = without_current(&good, manifest);
+    let (report, found) = repair(fs, &disk, OlderValues::LeaveOut).unwrap();
+    assert!(report.is_rebuilt, "{report}");
+    assert!(found == whole, "{report}");
+}
+
+#[test]
+fn an_unreadable_log_does_not_hide_that_current_is_lost() {
+    let mut good = store();
+    for has_tables in [true, false] {
+        let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap().clone();
+        let (disk, fs) = without_current(&good, &log);
+        let error = options(&disk).fs(Arc::clone(&fs)).open(STORE_DIR).unwrap_err();
+        assert!(
+            matches!(&error, Error::Corrupt { path, .. } if path.ends_with("CURRENT")),
+            "{error:?}"
+        );
+        let report = options(&disk).fs(fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
+        assert!(!report.is_rebuilt, "{has_tables}: {report}");
+        let [current] = &report.replaced[..] else { panic!("{has_tables}: {report}") };
+        assert!(current.path.ends_with("CURRENT"), "{has_tables}: {report}");
+        good.retain(|name, _| !name.ends_with(".sst"));
+    }
+}
+
 #[test]
 fn temporarily_unopenable_table_is_not_dropped() {
     let good = store();
