@@ -1,11 +1,9 @@
 //! The merge operands of a key and the value below them, as a repair copies them.
 
-use std::ops::Bound;
-
 use bytes::Bytes;
 use sievedb_format::{Kind, SequenceNumber, Trailer};
 
-use super::{OlderValues, Saved, tables::Keys};
+use super::{OlderValues, Saved, doubts::Doubts};
 use crate::{
     Error, Result,
     resolve::{ReadPoint, Refused, Seen},
@@ -56,15 +54,20 @@ impl Copied {
 }
 
 impl Saved {
-    /// Copies the versions of a key over older ones. The doubts from `own` on belong to their
-    /// table.
-    pub(super) fn merge(&mut self, older: OlderValues, copied: &Copied, own: usize) -> Result<()> {
+    /// Copies the versions of a key over older ones. `own` are the doubts of their table, `None` if
+    /// other tables may have newer versions.
+    pub(super) fn merge(
+        &mut self,
+        older: OlderValues,
+        copied: &Copied,
+        own: Option<&Doubts>,
+    ) -> Result<()> {
         let Copied { key, operands, base, is_older, .. } = copied;
-        debug_assert!(!operands.is_empty() && own <= self.doubts.len());
+        debug_assert!(!operands.is_empty());
         // With a base, only versions of the same table can be missing.
-        let doubts = &self.doubts[if base.is_some() { own } else { 0 }..];
+        let doubts = own.filter(|_| base.is_some()).unwrap_or(&self.doubts);
         let is_older = *is_older
-            || doubts.iter().any(|keys| touches(keys, key))
+            || doubts.contain(key)
             || (base.is_none() && self.older.contains(&self.hash(key)));
         let write = |saved: &Self| {
             if let Some(base) = base {
@@ -95,18 +98,4 @@ impl Saved {
             stored => stored,
         }
     }
-}
-
-/// Returns `true` if damage of these keys may have lost versions of `key`. Includes a key at their
-/// open end, whose older versions may be in the damaged block.
-fn touches((start, end): &Keys, key: &[u8]) -> bool {
-    let is_behind = match start {
-        Bound::Included(start) | Bound::Excluded(start) => key >= &**start,
-        Bound::Unbounded => true,
-    };
-    let is_before = match end {
-        Bound::Included(end) | Bound::Excluded(end) => key <= &**end,
-        Bound::Unbounded => true,
-    };
-    is_behind && is_before
 }

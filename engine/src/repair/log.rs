@@ -159,7 +159,7 @@ impl Repair<'_> {
             }
         }
         if let Some(copied) = copied {
-            return saved.merge(older, &copied, 0);
+            return saved.merge(older, &copied, None);
         }
         match is_cut {
             true => saved.note_older(older, key, |saved| saved.store(key, value)),

@@ -2,15 +2,21 @@
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-    ops::{Bound, RangeBounds as _},
+    collections::{BTreeMap, BinaryHeap},
+    ops::Bound,
     sync::Arc,
 };
 
 use bytes::Bytes;
 use sievedb_format::SEQUENCE_MAX;
 
-use super::{Repair, Saved, copied::Copied, lost::check_lost, tables::Opened};
+use super::{
+    Repair, Saved,
+    copied::Copied,
+    doubts::{Damage, MergedDamages},
+    lost::check_lost,
+    tables::Opened,
+};
 use crate::{
     Error, Result,
     manifest::KeyspaceState,
@@ -24,7 +30,8 @@ const OPEN_FILES: usize = 64;
 struct Head {
     user_key: Vec<u8>,
     sequence: u64,
-    table: usize,
+    /// Its id.
+    table: u64,
 }
 
 impl Ord for Head {
@@ -40,51 +47,51 @@ impl PartialOrd for Head {
     }
 }
 
-/// Unreadable keys of a table, with the maximum of their sequence numbers.
-struct Damage {
-    keys: (Bound<Bytes>, Bound<Bytes>),
-    largest_sequence: u64,
-}
-
 impl Repair<'_> {
     /// Copies the entry with the largest sequence number of each key.
     pub(super) fn merged(&mut self, saved: &mut Saved, state: &KeyspaceState) -> Result<()> {
         let open_files = Arc::new(OpenFiles::new(OPEN_FILES));
         let mode = crate::ReadMode::Pread;
         let files = TableFiles::new(Arc::clone(self.fs()), mode, open_files, Arc::default(), false);
-        let (mut tables, mut damages): (Vec<(Opened, &TableMeta)>, _) = (Vec::new(), Vec::new());
-        for meta in state.tables.values() {
-            let mut opened = self.open_table(meta, &files)?;
-            let largest_sequence = meta.largest_sequence;
-            let doubts = opened.doubts.drain(..);
-            damages.extend(doubts.map(|keys| Damage { keys, largest_sequence }));
-            opened.ranges.iter().flat_map(|ranges| ranges.iter()).for_each(|range| {
-                saved.ranges.insert(range.clone());
-            });
-            tables.push((opened, meta));
-        }
+        let mut unopened: Vec<&TableMeta> = state.tables.values().map(Arc::as_ref).collect();
+        unopened.sort_by(|one, other| other.bounds.smallest.cmp(&one.bounds.smallest));
+        let (mut tables, mut damages) = (BTreeMap::new(), MergedDamages::default());
         let mut heap = BinaryHeap::new();
-        for table in 0..tables.len() {
-            heap.extend(head(&tables, table).map(Reverse));
-        }
-        // The damage of any table counts: the order of tables is unknown.
-        saved.doubts.extend(damages.iter().map(|damage| damage.keys.clone()));
         let mut last: Option<Vec<u8>> = None;
         let mut copied: Option<Copied> = None;
-        while let Some(Reverse(Head { user_key, sequence, table })) = heap.pop() {
-            let (opened, meta) = &mut tables[table];
+        loop {
+            // Each open table has blocks in memory.
+            let is_next = |meta: &mut &TableMeta| {
+                let next: Option<&Reverse<Head>> = heap.peek();
+                next.is_none_or(|Reverse(head)| *meta.bounds.smallest <= *head.user_key)
+            };
+            if let Some(meta) = unopened.pop_if(is_next) {
+                let mut opened = self.open_table(meta, &files)?;
+                for keys in opened.doubts.drain(..) {
+                    // The damage of any table counts: the order of tables is unknown.
+                    saved.doubts.add(keys.clone());
+                    damages.add(Damage { keys, largest_sequence: meta.largest_sequence });
+                }
+                opened.ranges.iter().flat_map(|ranges| ranges.iter()).for_each(|range| {
+                    saved.ranges.insert(range.clone());
+                });
+                if let Some(head) = head(&opened, meta.id) {
+                    heap.push(Reverse(head));
+                    tables.insert(meta.id, (opened, meta));
+                }
+                continue;
+            }
+            let Some(Reverse(Head { user_key, sequence, table })) = heap.pop() else { break };
+            let (opened, meta) = tables.get_mut(&table).expect("a head is of an open table");
             if last.as_ref() == Some(&user_key) {
                 if let (Some(copied), Some(key)) = (&mut copied, opened.entries.key()) {
                     self.add_older(copied, opened, key)?;
                 }
             } else {
                 if let Some(before) = copied.take() {
-                    saved.merge(self.older, &before, 0)?;
+                    saved.merge(self.older, &before, None)?;
                 }
-                let may_be_newer = |damage: &Damage| {
-                    damage.largest_sequence >= sequence && damage.keys.contains(&*user_key)
-                };
-                let is_older = damages.iter().any(may_be_newer);
+                let is_older = damages.may_be_newer(&user_key, sequence);
                 if let Some(key) = opened.entries.key() {
                     let cover = saved.ranges.newest_cover(&user_key, SEQUENCE_MAX).unwrap_or(0);
                     copied = self.newest(saved, opened, key, (is_older, cover))?;
@@ -97,15 +104,18 @@ impl Repair<'_> {
                 let error = table_error(&opened.path, error);
                 let keys = opened.keys_behind(meta, Some(&user_key));
                 let largest_sequence = meta.largest_sequence;
-                saved.doubts.push(keys.clone());
-                damages.push(Damage { keys: keys.clone(), largest_sequence });
+                saved.doubts.add(keys.clone());
+                damages.add(Damage { keys: keys.clone(), largest_sequence });
                 copied.iter_mut().for_each(Copied::doubt);
                 self.stopped(&error, keys)?;
             }
             last = Some(user_key);
-            heap.extend(head(&tables, table).map(Reverse));
+            match head(opened, table) {
+                Some(head) => heap.push(Reverse(head)),
+                None => drop(tables.remove(&table)),
+            }
         }
-        copied.map_or(Ok(()), |last| saved.merge(self.older, &last, 0))
+        copied.map_or(Ok(()), |last| saved.merge(self.older, &last, None))
     }
 
     /// Records that the rest of a table cannot be read.
@@ -120,8 +130,9 @@ impl Repair<'_> {
     }
 }
 
-fn head(tables: &[(Opened, &TableMeta)], table: usize) -> Option<Head> {
-    let key = tables[table].0.entries.key()?;
+/// Returns the current entry of the table with the id `table`.
+fn head(opened: &Opened, table: u64) -> Option<Head> {
+    let key = opened.entries.key()?;
     let (user_key, sequence) = (key.user_key.to_vec(), key.trailer.sequence());
     Some(Head { user_key, sequence, table })
 }

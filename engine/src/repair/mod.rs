@@ -10,6 +10,7 @@
 //! they are lost, every older value in the range of the table may be outdated.
 
 mod copied;
+mod doubts;
 mod keyspaces;
 mod log;
 mod log_changes;
@@ -24,6 +25,7 @@ mod tables;
 
 pub use self::report::RepairReport;
 use self::{
+    doubts::Doubts,
     log_changes::LogChanges,
     rebuild::FoundLog,
     state::{State, read_state},
@@ -82,7 +84,7 @@ impl Options {
     /// large for the [memory budget](Self::memory_budget) raises it during the call. In addition to
     /// the budget, uses about 16 bytes of memory for each key that counts as
     /// [`older`](RepairReport::older), and without a manifest about 32 bytes for each key in the
-    /// log.
+    /// log, and a few blocks of each table with the current key in its range.
     ///
     /// # Errors
     ///
@@ -207,7 +209,7 @@ struct Saved {
     /// Hashes of keys whose values may be outdated, kept or removed.
     older: HashSet<u64>,
     /// Keys with lost versions, of all tables read so far.
-    doubts: Vec<tables::Keys>,
+    doubts: Doubts,
     /// Without a manifest: the largest sequence number so far of entries not known to be flushed,
     /// by 128 bits of the key's hash.
     unflushed: HashMap<u128, u64>,
@@ -358,7 +360,7 @@ impl Repair<'_> {
             Saved {
                 keyspace,
                 older: HashSet::new(),
-                doubts: Vec::new(),
+                doubts: Doubts::default(),
                 unflushed: HashMap::new(),
                 ranges: MemtableRanges::default(),
                 hash_seed,

@@ -22,6 +22,7 @@ use sievedb_sstable::{
 use super::{
     Repair, Saved,
     copied::Copied,
+    doubts::Doubts,
     lost::check_lost,
     source::{PatchedSource, ZeroedSource},
 };
@@ -148,8 +149,9 @@ impl Repair<'_> {
         for range in ranges.iter() {
             saved.remove_range(range)?;
         }
-        let own = saved.doubts.len();
+        let mut own = Doubts::default();
         for keys in opened.doubts.drain(..) {
+            own.add(keys.clone());
             self.doubt(saved, keys, &members)?;
         }
         let mut last: Option<Vec<u8>> = None;
@@ -159,7 +161,7 @@ impl Repair<'_> {
             // The newest version comes first.
             if last.as_deref() != Some(user_key) {
                 if let Some(before) = copied.take() {
-                    saved.merge(self.older, &before, own)?;
+                    saved.merge(self.older, &before, Some(&own))?;
                 }
                 let is_older = opened.ends.contains(user_key);
                 let cover = ranges.newest_cover(user_key, SEQUENCE_MAX).unwrap_or(0);
@@ -173,11 +175,12 @@ impl Repair<'_> {
             if let Err(error) = opened.entries.next() {
                 let keys = opened.keys_behind(meta, last.as_deref());
                 self.stopped(&table_error(&opened.path, error), keys.clone())?;
+                own.add(keys.clone());
                 self.doubt(saved, keys, &members)?;
                 copied.iter_mut().for_each(Copied::doubt);
             }
         }
-        copied.map_or(Ok(()), |last| saved.merge(self.older, &last, own))
+        copied.map_or(Ok(()), |last| saved.merge(self.older, &last, Some(&own)))
     }
 
     /// Opens a table, records its damage, and moves to its first entry.
@@ -411,7 +414,7 @@ impl Repair<'_> {
         keys: (Bound<Bytes>, Bound<Bytes>),
         members: &Membership,
     ) -> Result<()> {
-        saved.doubts.push(keys.clone());
+        saved.doubts.add(keys.clone());
         for key in saved.keyspace.range(keys).keys() {
             let key = key?;
             if members.may_contain(&key) {
