@@ -29,7 +29,11 @@ pub(crate) struct ObsoleteFiles {
 /// Files to unlink, and files that must stay.
 #[derive(Debug, Default)]
 struct Waiting {
-    paths: Vec<PathBuf>,
+    /// Paths in the order of their unlinks: the newest table first, then other files by the number
+    /// of their arrival.
+    paths: BTreeMap<(Reverse<Option<u64>>, u64), PathBuf>,
+    /// Files that have arrived.
+    arrived: u64,
     /// Bytes of the files that were part of a version.
     bytes: BTreeMap<PathBuf, u64>,
     /// Ids of the files of each [`Hold`], ascending, by its number.
@@ -38,6 +42,11 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn push(&mut self, path: PathBuf) {
+        self.paths.insert((Reverse(table_id(&path)), self.arrived), path);
+        self.arrived += 1;
+    }
+
     fn is_held(&self, path: &Path) -> bool {
         let id = FileName::of_path(path).and_then(FileName::id);
         id.is_some_and(|id| self.holds.values().any(|ids| ids.binary_search(&id).is_ok()))
@@ -78,7 +87,7 @@ impl ObsoleteFiles {
         if let Some(id) = table_id(&path) {
             self.retire(id);
         }
-        self.waiting.lock().paths.push(path);
+        self.waiting.lock().push(path);
     }
 
     /// Adds a file of `bytes` bytes that was part of a version.
@@ -100,7 +109,7 @@ impl ObsoleteFiles {
     /// Adds an incomplete file, or a table that lists no others.
     pub(crate) fn push_part(&self, path: PathBuf) {
         self.retire_listed(table_id(&path));
-        self.waiting.lock().paths.push(path);
+        self.waiting.lock().push(path);
     }
 
     /// Keeps the files with these ids, of any kind, until the hold is dropped. Has no effect on a
@@ -180,24 +189,24 @@ impl ObsoleteFiles {
     /// Returns `true` if no file can be unlinked.
     pub(crate) fn is_empty(&self) -> bool {
         let waiting = self.waiting.lock();
-        waiting.paths.iter().all(|path| waiting.is_held(path))
+        waiting.paths.values().all(|path| waiting.is_held(path))
     }
 
     /// Takes the files that can be unlinked.
     pub(crate) fn take(&self) -> Vec<PathBuf> {
         let mut waiting = self.waiting.lock();
         let paths = mem::take(&mut waiting.paths);
-        let (held, free) = paths.into_iter().partition(|path| waiting.is_held(path));
+        let (held, free) = paths.into_iter().partition(|(_, path)| waiting.is_held(path));
         waiting.paths = held;
-        free
+        BTreeMap::into_values(free).collect()
     }
 
     /// Takes the file to unlink first: the newest table, or else the file that has waited longest.
     pub(crate) fn take_first(&self) -> Option<PathBuf> {
         let mut waiting = self.waiting.lock();
-        let free = waiting.paths.iter().zip(0..).filter(|(path, _)| !waiting.is_held(path));
-        let (_, at) = free.max_by_key(|&(path, at)| (table_id(path), Reverse(at)))?;
-        Some(waiting.paths.remove(at))
+        let mut first = waiting.paths.iter().filter(|(_, path)| !waiting.is_held(path));
+        let key = *first.next()?.0;
+        waiting.paths.remove(&key)
     }
 
     /// Unlinks files. A failure is harmless: the next open retries.
@@ -229,8 +238,13 @@ fn table_id(path: &Path) -> Option<u64> {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::fs::MemoryFs;
+    use crate::{
+        clock::{Clock as _, SystemClock},
+        fs::MemoryFs,
+    };
 
     #[test]
     fn n15_a_table_is_retired_until_its_unlink_is_durable() {
@@ -267,6 +281,20 @@ mod tests {
         assert_eq!([first(), first()].map(|path| table_id(&path)), [Some(11), Some(7)]);
         assert_eq!(files.take(), [PathBuf::from("000001.log")]);
         assert_eq!(files.take_first(), None);
+    }
+
+    /// Readers push under the same lock.
+    #[test]
+    fn choosing_a_file_does_not_walk_all_waiting_files() {
+        const TABLES: u64 = 20_000;
+        let files = ObsoleteFiles::default();
+        files.extend((0..TABLES).map(|id| FileName::Table(id).path(Path::new("db"))));
+        let clock = SystemClock::new();
+        for id in (0..TABLES).rev() {
+            assert_eq!(files.take_first().as_deref().and_then(table_id), Some(id));
+        }
+        let took = clock.now();
+        assert!(took < Duration::from_secs(10), "{took:?}");
     }
 
     #[test]
