@@ -17,7 +17,7 @@ use super::{
     },
     start::START_BYTES_MAX,
     transform::Transform,
-    values::{ValueReader, ValueStop, referenced_files},
+    values::{LostValue, ValueReader, ValueStop, referenced_files},
     window::Window,
 };
 use crate::{
@@ -43,6 +43,10 @@ pub(crate) struct Reader {
     newest_mark: Position,
     /// `None` if records with values outside of the file are refused.
     values: Option<ValueReader>,
+    /// Records below this offset are read without values that are lost.
+    vouched: u64,
+    /// Lost values of the last record.
+    lost_values: Vec<LostValue>,
 }
 
 /// A record with its joined payload.
@@ -114,6 +118,8 @@ impl Reader {
             sealed: false,
             newest_mark: Position::default(),
             values: None,
+            vouched: 0,
+            lost_values: Vec::new(),
         })
     }
 
@@ -121,6 +127,17 @@ impl Reader {
     /// record with a missing or damaged value is a bad record.
     pub(crate) fn with_values(self, fs: &Arc<dyn Fs>, folder: &Path) -> Self {
         Self { values: Some(ValueReader::new(Arc::clone(fs), folder.to_owned())), ..self }
+    }
+
+    /// Makes the reader return records below `vouched`, which were durable with their values, even
+    /// if values are [lost](Self::lost_values).
+    pub(crate) const fn keep_below(&mut self, vouched: u64) {
+        self.vouched = vouched;
+    }
+
+    /// Returns the lost values of the last record.
+    pub(crate) fn lost_values(&self) -> &[LostValue] {
+        &self.lost_values
     }
 
     /// Returns the ids of the blob files whose values were read so far.
@@ -357,6 +374,7 @@ impl Reader {
     /// Returns the record at the current offset, and its end.
     fn assemble(&mut self) -> Result<(Record, u64), Stop> {
         let offset = self.offset;
+        self.lost_values.clear();
         let RawRecord { header, payload } = self.raw_record(offset)?;
         let end = offset + header.record_bytes() as u64;
         let is_first = offset == HEADER_BYTES as u64;
@@ -385,7 +403,8 @@ impl Reader {
             let refused = Transform::Values.undo(Bytes::new()).map_err(Bad::Broken);
             return refused.map_err(|bad| self.stop(self.offset, bad));
         };
-        let joined = values.join(stored);
+        let lost = Some(&mut self.lost_values).filter(|_| self.offset < self.vouched);
+        let joined = values.join(stored, lost);
         joined.map_err(|stop| match stop {
             ValueStop::Bad(bad) => self.stop(self.offset, bad),
             ValueStop::Failed(error) => Stop::Failed(error),

@@ -147,6 +147,14 @@ pub(super) fn describe(stored: &[u8]) -> Result<(String, usize), Corruption> {
     Ok((places.collect::<Vec<_>>().join(", "), decoder.offset()))
 }
 
+/// A value of a record that cannot be read.
+#[derive(Debug)]
+pub(crate) struct LostValue {
+    /// Its range in the payload, filled with zeros.
+    pub(crate) range: Range<usize>,
+    pub(crate) error: Error,
+}
+
 /// Reason why the payload of a record cannot be joined.
 #[derive(Debug)]
 pub(super) enum ValueStop {
@@ -182,8 +190,13 @@ impl ValueReader {
         self.files.iter().copied()
     }
 
-    /// Returns the payload whose stored form is `stored`.
-    pub(super) fn join(&mut self, stored: &[u8]) -> Result<Bytes, ValueStop> {
+    /// Returns the payload whose stored form is `stored`. Adds values that cannot be read to
+    /// `lost`, if there is one.
+    pub(super) fn join(
+        &mut self,
+        stored: &[u8],
+        mut lost: Option<&mut Vec<LostValue>>,
+    ) -> Result<Bytes, ValueStop> {
         let mut decoder = Decoder::new(stored);
         let found = decode_all(&mut decoder)?;
         let mut rest = decoder.rest();
@@ -195,7 +208,16 @@ impl ValueReader {
                 return Err(Corruption::OutOfRange { what: WHAT, value }.into());
             };
             payload.extend_from_slice(between);
-            payload.extend_from_slice(&self.read(&reference, salt)?);
+            match (self.read(&reference, salt), &mut lost) {
+                (Ok(value), _) => payload.extend_from_slice(&value),
+                (Err(stop), Some(lost)) => {
+                    let error = self.lost(&reference, stop)?;
+                    let start = payload.len();
+                    payload.resize(start + reference.value_bytes as usize, 0);
+                    lost.push(LostValue { range: start..payload.len(), error });
+                }
+                (Err(stop), None) => return Err(stop),
+            }
             rest = behind;
         }
         payload.extend_from_slice(rest);
@@ -221,6 +243,18 @@ impl ValueReader {
         })?;
         self.files.insert(id);
         Ok(value)
+    }
+
+    /// Returns the error of a value that is lost, or why it is not.
+    fn lost(&self, reference: &BlobReference, stop: ValueStop) -> Result<Error, ValueStop> {
+        match stop {
+            ValueStop::Bad(Bad::Torn(reason)) => {
+                let path = FileName::Blobs(reference.file_id).path(&self.folder);
+                Ok(Error::corrupt(path, reference.offset, reason))
+            }
+            ValueStop::Failed(error) if error.is_of_file() => Ok(error),
+            stop => Err(stop),
+        }
     }
 
     fn open_file(&self, path: &Path) -> Result<Arc<dyn ReadFile>, ValueStop> {
@@ -299,7 +333,7 @@ mod tests {
         assert!(cut.len() < 120, "{} bytes are stored", cut.len());
         assert_eq!(referenced_files(&cut), Ok(vec![FILE, FILE]));
         let mut reader = reader(&fs);
-        assert!(reader.join(&cut).is_ok_and(|joined| joined == payload));
+        assert!(reader.join(&cut, None).is_ok_and(|joined| joined == payload));
         assert_eq!(reader.files().collect::<Vec<_>>(), [FILE]);
     }
 
@@ -319,7 +353,7 @@ mod tests {
             if let Some(content) = content {
                 fs.create(&path).and_then(|file| file.append(content)).expect("in memory");
             }
-            let joined = reader(&fs).join(&cut);
+            let joined = reader(&fs).join(&cut, None);
             assert!(matches!(joined, Err(ValueStop::Bad(Bad::Torn(_)))), "{joined:?}");
         }
     }
@@ -334,7 +368,7 @@ mod tests {
             far
         }];
         for stored in cases {
-            let joined = reader(&fs).join(&stored);
+            let joined = reader(&fs).join(&stored, None);
             assert!(matches!(joined, Err(ValueStop::Bad(Bad::Broken(_)))), "{joined:?}");
         }
     }

@@ -75,7 +75,10 @@ impl Repair<'_> {
             };
             match entry? {
                 Entry::Point { keyspace, kind, key, value } if sequence > flushed(keyspace) => {
-                    self.entry(keyspace, sequence, kind, key, &value)?;
+                    match replayed.error_of(&value) {
+                        Some(error) => self.lost_entry(keyspace, sequence, key, error)?,
+                        None => self.entry(keyspace, sequence, kind, key, &value)?,
+                    }
                 }
                 Entry::RemoveRange { keyspace, start, end } if sequence > flushed(keyspace) => {
                     self.range(keyspace, RangeTombstone::new(start, end, sequence))?;
@@ -128,6 +131,30 @@ impl Repair<'_> {
             true => saved.remove_older(tombstone),
             false => saved.remove_range(&tombstone),
         }
+    }
+
+    /// Records that the value of an entry is lost, which is in no table.
+    fn lost_entry(
+        &mut self,
+        keyspace: u64,
+        sequence: SequenceNumber,
+        key: &[u8],
+        error: &Error,
+    ) -> Result<()> {
+        let (older, is_rebuilt) = (self.older, self.logs.is_some());
+        let Some(saved) = self.saved_of(keyspace)? else { return Ok(()) };
+        if is_rebuilt {
+            // A table may have the entry.
+            let is_removed = saved.is_removed(sequence, key);
+            if is_removed || saved.compare_newest(sequence, key).is_le() {
+                return Ok(());
+            }
+        }
+        saved.note_older(older, key, |_| Ok(()))?;
+        let (name, first) = (saved.keyspace.name(), self.found.problems.len());
+        self.lost_value(key, error)?;
+        self.name_keyspace(first, &name);
+        Ok(())
     }
 
     /// Copies an entry that is in no table.

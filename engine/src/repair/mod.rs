@@ -70,9 +70,10 @@ impl Options {
     /// theirs.
     ///
     /// Damaged blocks, missing tables, and the log from its first damage on are lost, so batches
-    /// may be split. A block that the device cannot read counts as damaged. A table with a damaged
-    /// footer or index is scanned block by block, since each block has a checksum. If only
-    /// `CURRENT` is lost and there is one manifest, nothing is lost: [`RepairReport::replaced`].
+    /// may be split. Of a damaged value in a blob file, only the value is lost. A block that the
+    /// device cannot read counts as damaged. A table with a damaged footer or index is scanned
+    /// block by block, since each block has a checksum. If only `CURRENT` is lost and there is one
+    /// manifest, nothing is lost: [`RepairReport::replaced`].
     ///
     /// Without a readable manifest, keyspaces are taken from the tables and the log, and the entry
     /// with the largest sequence number counts for each key. Tables that others list as replaced

@@ -307,7 +307,7 @@ impl Repair<'_> {
     }
 
     /// Records that the value of a key is lost.
-    fn lost_value(&mut self, user_key: &[u8], error: &Error) -> Result<()> {
+    pub(super) fn lost_value(&mut self, user_key: &[u8], error: &Error) -> Result<()> {
         check_lost(error)?;
         let key = Bound::Included(Bytes::copy_from_slice(user_key));
         self.found.error_of_keys(error, Some((key.clone(), key)));

@@ -152,7 +152,8 @@ impl FollowedLog {
                 let position = Position { file_id: segment.id, offset };
                 // Uncompressed length: the log may have the payload compressed.
                 *bytes_left = bytes_left.saturating_sub(batch.payload().len() as u64);
-                apply(ReplayedBatch { path: reader.path(), position, sequence, batch })?;
+                let (path, lost) = (reader.path(), &[][..]);
+                apply(ReplayedBatch { path, position, sequence, batch, lost })?;
                 segment.last_sequence = last;
             }
             segment.bytes = reader.offset();

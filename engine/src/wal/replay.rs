@@ -31,6 +31,7 @@
 //! | in B; segment 13 has mark (13, 112) | (12, 208) | (13, 112) | corruption near byte 208 |
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeSet, VecDeque},
     path::Path,
 };
@@ -45,7 +46,9 @@ use super::{
 use crate::{
     Error, Result,
     file_name::FileName,
-    log::{Next, Position, Reader, Record, RecordType, record::RECORD_HEADER_BYTES},
+    log::{
+        Next, Position, Reader, Record, RecordType, record::RECORD_HEADER_BYTES, values::LostValue,
+    },
 };
 
 #[derive(Debug)]
@@ -56,9 +59,20 @@ pub(crate) struct ReplayedBatch<'a> {
     /// Sequence number of the first entry.
     pub(crate) sequence: SequenceNumber,
     pub(crate) batch: Batch,
+    /// Values of the batch that cannot be read.
+    pub(crate) lost: &'a [LostValue],
 }
 
 impl ReplayedBatch<'_> {
+    /// Returns the error of `value`, which is part of the batch, if it is lost.
+    pub(crate) fn error_of(&self, value: &Bytes) -> Option<&Error> {
+        // An empty value is no part of the payload.
+        let start = value.as_ptr().addr().checked_sub(self.batch.payload().as_ptr().addr())?;
+        let is_within =
+            |it: &&LostValue| start <= it.range.start && it.range.end <= start + value.len();
+        self.lost.iter().find(is_within).map(|it| &it.error)
+    }
+
     pub(crate) fn corrupt(&self, source: Corruption) -> Error {
         Error::corrupt(self.path, self.position.offset, source)
     }
@@ -136,12 +150,13 @@ pub(crate) fn replay(
     let chain = Chain::find(source);
     match chain.broken {
         Some(error) => Err(error),
-        None => replay_chain(source, chain, mark, 0, apply),
+        None => replay_chain(source, chain, mark, (0, Position::default()), apply),
     }
 }
 
 /// As [`replay`], for repairs: batches before an error are usable. If the beginning of a segment
-/// cannot be read, the segments before it are replayed first.
+/// cannot be read, the segments before it are replayed first. Batches below a synced mark are
+/// replayed without their [lost](ReplayedBatch::lost) values.
 ///
 /// Only that beginning recorded the end of the last of these, so bytes left by a failed append are
 /// replayed too. A segment may lack its seal: an obsolete one is not always synced that far, and
@@ -155,16 +170,21 @@ pub(crate) fn replay_readable(
     mark: Position,
     apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    replay_chain(source, Chain::find(source), mark, RECORD_HEADER_BYTES as u64, apply)
+    let chain = Chain::find(source);
+    let scans = chain.segments.iter().map(|segment| segment.open(source)?.scan());
+    // The replay reports errors.
+    let marks = scans.flatten().map(|scan| scan.newest_mark);
+    let newest = marks.fold(mark, Position::max);
+    replay_chain(source, chain, mark, (RECORD_HEADER_BYTES as u64, newest), apply)
 }
 
 /// Replays a chain. Each segment except the last may end `seal_bytes` before the end that the next
-/// one records.
+/// one records. Before `vouched`, batches may lack values.
 fn replay_chain(
     source: &Segments<'_>,
     chain: Chain,
     mark: Position,
-    seal_bytes: u64,
+    (seal_bytes, vouched): (u64, Position),
     mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
 ) -> Result<Replayed> {
     let Chain { segments, orphans, aborted, broken } = chain;
@@ -175,6 +195,11 @@ fn replay_chain(
     let mut segments = VecDeque::from(segments);
     while let Some(segment) = segments.pop_front() {
         let mut reader = segment.open(source)?;
+        reader.keep_below(match segment.id.cmp(&vouched.file_id) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => vouched.offset,
+            Ordering::Greater => 0,
+        });
         let torn = replay_segment(&mut reader, &mut replayed, &mut apply)?;
         replayed.sealed = reader.is_sealed();
         replayed.value_files.extend(reader.value_files());
@@ -226,7 +251,8 @@ fn replay_segment(
         replayed.batches += 1;
         replayed.last_sequence = replayed.last_sequence.max(sequence + batch.entries() - 1);
         let position = Position { file_id: reader.file_id(), offset };
-        apply(ReplayedBatch { path: reader.path(), position, sequence, batch })?;
+        let (path, lost) = (reader.path(), reader.lost_values());
+        apply(ReplayedBatch { path, position, sequence, batch, lost })?;
     }
 }
 
