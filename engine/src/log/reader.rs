@@ -288,10 +288,6 @@ impl Reader {
         self.offset
     }
 
-    pub(crate) const fn is_sealed(&self) -> bool {
-        self.sealed
-    }
-
     #[cfg(test)]
     pub(super) fn window_bytes(&self) -> usize {
         self.window.buffer_bytes()

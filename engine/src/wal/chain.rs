@@ -69,9 +69,7 @@ impl Segment {
 #[derive(Debug)]
 pub(super) struct Chain {
     pub(super) segments: Vec<Segment>,
-    /// Ids of segments newer than the named ones that are not part of the log.
-    pub(super) orphans: Vec<u64>,
-    /// Orphans that continue no segment, or whose creation was interrupted.
+    /// Ids of newer segments that continue none, or whose creation was interrupted.
     pub(super) aborted: Vec<u64>,
     /// Error at which the chain ends before the log does.
     pub(super) broken: Option<Error>,
@@ -84,8 +82,7 @@ impl Chain {
     /// if a segment that must exist is missing, or has a wrong beginning.
     pub(super) fn find(source: &Segments<'_>) -> Self {
         let segments = Vec::with_capacity(source.named.len());
-        let (orphans, aborted) = (Vec::new(), Vec::new());
-        let mut chain = Self { segments, orphans, aborted, broken: None };
+        let mut chain = Self { segments, aborted: Vec::new(), broken: None };
         let found = chain.add_named(source).and_then(|()| chain.add_newer(source));
         chain.broken = found.err();
         chain
@@ -161,7 +158,6 @@ impl Chain {
         };
         let aborted = newer.iter().filter(|(_, segment)| continues_none(segment));
         self.aborted = aborted.map(|(id, _)| *id).collect();
-        self.orphans = newer.into_iter().map(|(id, _)| id).collect();
         Ok(())
     }
 

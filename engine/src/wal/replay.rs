@@ -101,19 +101,12 @@ pub(crate) struct ReplayedSegment {
 pub(crate) struct Replayed {
     /// Segments in order.
     pub(crate) segments: Vec<ReplayedSegment>,
-    /// Ids of newer segments that are not part of the log: unused, or after a torn tail. To be
-    /// deleted once the recovered manifest is durable.
-    pub(crate) orphans: Vec<u64>,
-    /// The part of `orphans` that an interrupted recovery created. No manifest can name them, so
+    /// Ids of newer segments that an interrupted recovery created. No manifest can name them, so
     /// they may be unlinked immediately.
     pub(crate) aborted: Vec<u64>,
     /// End of the history, which a new segment continues. `None` without segments.
     pub(crate) end: Option<Position>,
-    /// `true` if the last segment has a seal.
-    pub(crate) sealed: bool,
     pub(crate) torn: Option<TornTail>,
-    /// Length of the replayed segments up to their ends, in bytes.
-    pub(crate) bytes: u64,
     pub(crate) batches: u64,
     /// Ids of blob files with values of these batches.
     pub(crate) value_files: BTreeSet<u64>,
@@ -187,8 +180,8 @@ fn replay_chain(
     (seal_bytes, vouched): (u64, Position),
     mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    let Chain { segments, orphans, aborted, broken } = chain;
-    let mut replayed = Replayed { orphans, aborted, ..Replayed::default() };
+    let Chain { segments, aborted, broken } = chain;
+    let mut replayed = Replayed { aborted, ..Replayed::default() };
     let manifests = segments.iter().map(|segment| segment.start.manifest);
     replayed.manifest = manifests.max().unwrap_or_default();
 
@@ -201,13 +194,11 @@ fn replay_chain(
             Ordering::Greater => 0,
         });
         let torn = replay_segment(&mut reader, &mut replayed, &mut apply)?;
-        replayed.sealed = reader.is_sealed();
         replayed.value_files.extend(reader.value_files());
         let end = Position { file_id: reader.file_id(), offset: reader.offset() };
         let (id, bytes, last_sequence) = (end.file_id, end.offset, replayed.last_sequence);
         replayed.segments.push(ReplayedSegment { id, bytes, last_sequence });
         replayed.end = Some(end);
-        replayed.bytes += end.offset;
         let following = segments.front().and_then(|next| next.start.previous);
         let missing_bytes = following.and_then(|it| it.offset.checked_sub(end.offset));
         if missing_bytes.is_some_and(|bytes| bytes == 0 || bytes == seal_bytes) {
@@ -225,8 +216,6 @@ fn replay_chain(
         let is_whole = following.is_none() && bytes == 0;
         let reason = reason.filter(|_| !is_whole);
         replayed.torn = reason.map(|reason| TornTail { position: end, bytes, reason });
-        replayed.orphans.extend(segments.iter().map(|segment| segment.id));
-        replayed.orphans.sort_unstable();
         return Ok(replayed);
     }
     broken.map_or(Ok(replayed), Err)

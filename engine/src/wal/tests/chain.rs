@@ -66,7 +66,7 @@ impl Log {
                 let mark = option("mark").map_or(NO_MARK, |id| at(number(id), 0));
                 let floor = option("floor").map_or(0, number);
                 match collect_from(&self.fs, floor, &named, mark) {
-                    Ok((batches, replayed)) => verdict(&batches, &replayed),
+                    Ok((batches, replayed)) => verdict(&*self.fs, &batches, &replayed),
                     Err(Error::Corrupt { path, offset, source }) => {
                         format!("{} is corrupt near byte {offset}: {source}\n", path.display())
                     }
@@ -78,16 +78,14 @@ impl Log {
     }
 }
 
-fn verdict(batches: &[(u64, Bytes)], replayed: &Replayed) -> String {
+fn verdict(fs: &dyn Fs, batches: &[(u64, Bytes)], replayed: &Replayed) -> String {
     let sequences: Vec<_> = batches.iter().map(|(sequence, _)| *sequence).collect();
     assert_eq!(replayed.last_sequence, sequences.last().copied().unwrap_or(0));
     let end = replayed.end.map_or("none".to_owned(), |end| end.to_string());
-    let Replayed { sealed, orphans, torn, .. } = replayed;
-    let torn = torn.as_ref().map_or(String::new(), |torn| format!(", torn at {}", torn.position));
-    format!(
-        "batches {sequences:?} of {:?}, end {end}, sealed {sealed}, orphans {orphans:?}{torn}\n",
-        ids(replayed)
-    )
+    let orphans = orphans(fs, replayed);
+    let torn =
+        replayed.torn.as_ref().map_or(String::new(), |torn| format!(", torn at {}", torn.position));
+    format!("batches {sequences:?} of {:?}, end {end}, orphans {orphans:?}{torn}\n", ids(replayed))
 }
 
 /// Segments 3, 5 and 8 with two batches each. 3 is sealed.
@@ -119,7 +117,7 @@ fn n3_an_unnamed_segment_that_continues_an_obsolete_one_is_an_orphan() {
         corrupt_at(&collect_from(&fs, floor, &[], NO_MARK).unwrap_err(), "000008.log");
     }
     let (batches, replayed) = collect_from(&fs, 9, &[], NO_MARK).unwrap();
-    assert_eq!((batches, replayed.orphans), (vec![], vec![3, 5, 9]));
+    assert_eq!((batches, orphans(&*fs, &replayed)), (vec![], vec![3, 5, 9]));
 }
 
 #[test]
@@ -159,13 +157,13 @@ fn a_hole_ends_the_log_and_what_lies_behind_does_not_count() {
             behind,
             "the segment behind is truncated, too"
         );
-        assert_eq!((ids(&replayed), replayed.orphans), (vec![3, 5], vec![8]));
+        assert_eq!((ids(&replayed), orphans(&*torn, &replayed)), (vec![3, 5], vec![8]));
         // The next recovery continues from the torn end, and so does a second one.
         let end = replayed.end.unwrap();
         create(&*torn, 9, Some(end), NO_MARK);
         let (again, replayed) = sequences(&torn, &[3, 5], NO_MARK).unwrap();
         assert_eq!(again, got);
-        assert_eq!((replayed.torn, replayed.orphans), (None, vec![8]));
+        assert_eq!((orphans(&*torn, &replayed), replayed.torn), (vec![8], None));
         // With a later mark it is damage.
         let error = sequences(&torn, &[3, 5, 8], at(8, 0)).unwrap_err();
         assert_eq!(corrupt_at(&error, "000005.log"), end.offset);
@@ -180,16 +178,17 @@ fn a_segment_whose_creation_did_not_end_is_an_orphan() {
     for cut in 0..begun {
         let torn = with_file(&fs, &path(9), |bytes| bytes.truncate(cut));
         let (got, replayed) = sequences(&torn, &[3], NO_MARK).unwrap();
-        assert_eq!((got, replayed.orphans, replayed.torn), (up_to(6), vec![9], None), "cut {cut}");
+        let orphaned = orphans(&*torn, &replayed);
+        assert_eq!((got, orphaned, replayed.torn), (up_to(6), vec![9], None), "cut {cut}");
         let zeros = with_file(&fs, &path(9), |bytes| bytes[..=cut].fill(0));
         let (got, replayed) = sequences(&zeros, &[3], NO_MARK).unwrap();
-        assert_eq!((got, replayed.orphans), (up_to(6), vec![9]), "zeros to {cut}");
+        assert_eq!((got, orphans(&*zeros, &replayed)), (up_to(6), vec![9]), "zeros to {cut}");
     }
     // Abandoned on a full disk, but complete: the segment that was used instead is valid.
     let mut used = create(&*fs, 10, Some(ends[2]), NO_MARK);
     append(&mut used, 7..=7, NO_MARK);
     let (got, replayed) = sequences(&fs, &[3], NO_MARK).unwrap();
-    assert_eq!((got, replayed.orphans), (up_to(7), vec![9]));
+    assert_eq!((got, orphans(&*fs, &replayed)), (up_to(7), vec![9]));
 }
 
 #[test]

@@ -119,7 +119,8 @@ fn a_crash_leaves_a_prefix_with_everything_that_was_synced() {
             }
             torn += u32::from(replayed.torn.is_some());
             kept_unsynced += u32::from(batches.len() as u64 > synced);
-            holes += u32::from(replayed.torn.is_some() && !replayed.orphans.is_empty());
+            holes +=
+                u32::from(replayed.torn.is_some() && !orphans(&*crashed, &replayed).is_empty());
         }
     }
     // Otherwise the test would cover nothing.

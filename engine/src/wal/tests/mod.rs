@@ -83,6 +83,14 @@ fn ids(replayed: &Replayed) -> Vec<u64> {
     replayed.segments.iter().map(|segment| segment.id).collect()
 }
 
+/// Returns the ids of the logs in the directory that are newer than the first replayed one and not
+/// part of the log.
+fn orphans(fs: &dyn Fs, replayed: &Replayed) -> Vec<u64> {
+    let (mut orphans, ids) = (on_disk(fs).unwrap(), ids(replayed));
+    orphans.retain(|id| !ids.contains(id) && ids.first().is_none_or(|first| first < id));
+    orphans
+}
+
 /// Replays, and collects sequence and payload of each batch. Entries are read too.
 fn collect(
     fs: &Arc<impl Fs + 'static>,
