@@ -11,3 +11,8 @@ pub(super) fn check_lost(error: &Error) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Returns `None` if the subject of an error is lost.
+pub(super) fn lost_as_none<T>(found: Result<T>) -> Result<Option<T>> {
+    found.map(Some).or_else(|error| check_lost(&error).map(|()| None))
+}

@@ -24,7 +24,11 @@ use sievedb_format::{
 };
 use sievedb_sstable::{TableMetadata, TableOrigin};
 
-use super::{keyspaces::DEFAULT_ID, log_changes::LogChanges, lost::check_lost};
+use super::{
+    keyspaces::DEFAULT_ID,
+    log_changes::LogChanges,
+    lost::{check_lost, lost_as_none},
+};
 use crate::{
     Error, Result,
     file_name::FileName,
@@ -388,14 +392,11 @@ fn store_id(
         let path = FileName::Log(id).path(folder);
         let mut bytes = [0; HEADER_BYTES];
         let read = fs.open(&path).and_then(|file| file.read_at(&mut bytes, 0));
-        match read.map_err(|error| Error::io("read", &path, error)) {
-            Ok(_) => match FileHeader::decode(&bytes) {
-                Ok(header) if header.kind == FileKind::Log && header.file_id == id => {
-                    return Ok(Some(header.store_id));
-                }
-                _ => {}
-            },
-            Err(error) => check_lost(&error)?,
+        let read = lost_as_none(read.map_err(|error| Error::io("read", &path, error)))?;
+        let header = read.and_then(|()| FileHeader::decode(&bytes).ok());
+        let own = header.filter(|header| header.kind == FileKind::Log && header.file_id == id);
+        if let Some(header) = own {
+            return Ok(Some(header.store_id));
         }
     }
     Ok(None)

@@ -8,7 +8,7 @@ use std::{
 
 use sievedb_format::Corruption;
 
-use super::lost::check_lost;
+use super::lost::lost_as_none;
 use crate::{
     Error, Result,
     file_name::FileName,
@@ -43,7 +43,7 @@ pub(super) fn check_not_stale(
         written: None,
     };
     for &id in &logs {
-        let seen = segments.manifest_of(id).or_else(|error| check_lost(&error).map(|()| None))?;
+        let seen = lost_as_none(segments.manifest_of(id))?.flatten();
         // A segment of an interrupted recovery names a manifest that was never current.
         let seen = seen.filter(|seen| seen.file_id == loaded.end.file_id);
         loaded.check_vouched(folder, seen.unwrap_or_default())?;
@@ -58,13 +58,8 @@ pub(super) fn check_not_stale(
     let named: BTreeSet<u64> = tables().collect();
     let files = TableFiles::one_by_one(Arc::clone(fs), Arc::default());
     for &id in on_disk.difference(&named) {
-        let found = match super::rebuild::read(&files, folder, id) {
-            Ok(found) => found,
-            Err(error) => {
-                check_lost(&error)?;
-                continue;
-            }
-        };
+        let found = lost_as_none(super::rebuild::read(&files, folder, id))?;
+        let Some(found) = found else { continue };
         let is_ours = found.store_id() == loaded.state.store_id;
         if is_ours && found.replaced().iter().any(|id| missing.contains(id)) {
             let path = FileName::Manifest(loaded.end.file_id).path(folder);

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
-    lost::check_lost,
+    lost::{check_lost, lost_as_none},
     rebuild::{Rebuilt, rebuild},
     stale::check_not_stale,
 };
@@ -50,8 +50,7 @@ pub(super) fn read_state(fs: &Arc<dyn Fs>, folder: &Path, names: &[String]) -> R
     if is_about_current(&error) {
         let newest = load_newest(&**fs, folder, names);
         let newest = newest.and_then(|newest| newest.map(whole).transpose());
-        let newest = newest.or_else(|error| check_lost(&error).map(|()| None))?;
-        if let Some(loaded) = newest {
+        if let Some(loaded) = lost_as_none(newest)?.flatten() {
             let is_manifest =
                 |name: &&String| matches!(FileName::parse(name), Some(FileName::Manifest(_)));
             let is_only_one = names.iter().filter(is_manifest).count() == 1;

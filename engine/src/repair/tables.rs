@@ -23,7 +23,7 @@ use super::{
     Repair, Saved,
     copied::Copied,
     doubts::Doubts,
-    lost::check_lost,
+    lost::{check_lost, lost_as_none},
     source::{PatchedSource, ZeroedSource},
 };
 use crate::{
@@ -393,13 +393,10 @@ impl Repair<'_> {
             FilterState::load(&*source, &identity, Some(place.into()), &heap)
         } else {
             let path = FileName::Filter(place.file_id).path(self.folder);
-            match files.source_once(&path).map_err(|error| Error::io("open", path, error)) {
-                Ok(source) => {
-                    let id = place.file_id;
-                    FilterState::load_file(&*source, &identity, id, place.into(), &heap)
-                }
-                Err(error) => return check_lost(&error).map(|()| None),
-            }
+            let source = files.source_once(&path);
+            let source = source.map_err(|error| Error::io("open", path, error));
+            let Some(source) = lost_as_none(source)? else { return Ok(None) };
+            FilterState::load_file(&*source, &identity, place.file_id, place.into(), &heap)
         };
         Ok(match loaded {
             FilterState::Resident(filter) => Some(filter),
