@@ -3,7 +3,7 @@
 //! It counts milliseconds. At the first opening of a store it is at Unix time. While the store is
 //! open, it advances with the monotonic clock: a jump of the wall clock changes nothing. At each
 //! later opening it continues at the larger of the stored time and Unix time. So it never runs
-//! backwards, and a wall clock that was set forward, once followed, is not left again.
+//! backwards: once it has followed a wall clock that was set forward, it does not go back.
 //!
 //! Each edit of the manifest stores it, and so does a close if a value expires. After a crash it
 //! may return to the time of the last edit, if the wall clock was set back too.

@@ -9,7 +9,7 @@
 //! The kernel writes dirty pages back before it reads there, so a read returns data written through
 //! the page cache.
 
-#![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
+#![expect(clippy::disallowed_methods, reason = "this module implements the fs trait")]
 
 use std::{
     fs::{File, OpenOptions},

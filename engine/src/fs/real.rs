@@ -4,7 +4,7 @@
 //! `fsync` on a handle of it. A lock is `flock`: each open has its own lock, which also excludes
 //! other opens in this process. The kernel releases it with the process.
 
-#![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
+#![expect(clippy::disallowed_methods, reason = "this module implements the fs trait")]
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_counts_as_zeros() {
+    fn reported_gaps_read_as_zeros() {
         let source = PatchedSource::new(Arc::new(Scratched { byte: 25, len: 100 }));
         assert!(source.read_at(20, 10).is_err());
         let read = |place: Range<u64>| {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_is_an_error_first() {
+    fn unreported_gaps_fail_first() {
         let source = PatchedSource::new(Arc::new(Scratched { byte: 50, len: 100 }));
         assert!(source.read_at(20, 40).is_err());
         assert!(source.read_at(20, 40).unwrap().iter().all(|&byte| byte == 0));

@@ -213,7 +213,7 @@ impl<'a> LogState<'a> {
     }
 
     fn clear_keyspace(&mut self, id: u64, sequence: SequenceNumber) {
-        // Otherwise the manifest has it.
+        // The manifest already has an older change.
         if self.live.contains(&id) && sequence > self.flushed(id) {
             self.is_edited = true;
             self.edit.keyspaces_cleared.push((id, sequence));
@@ -223,7 +223,7 @@ impl<'a> LogState<'a> {
 
     fn rename_keyspace(&mut self, id: u64, sequence: SequenceNumber, name: &str) {
         let renamed = self.state.keyspaces.get(&id).map_or(0, |known| known.renamed);
-        // Otherwise the manifest has it.
+        // The manifest already has an older change.
         if self.live.contains(&id) && sequence > renamed {
             self.is_edited = true;
             let renamed = KeyspaceRenamed { id, sequence, name: name.to_owned() };

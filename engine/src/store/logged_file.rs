@@ -29,7 +29,7 @@ use crate::{
 pub(super) struct OpenCount(Arc<AtomicU64>);
 
 impl OpenCount {
-    /// Returns `None` if `open` files are the most.
+    /// Returns `None` if `files_max` files are open.
     pub(super) fn below(open: &Arc<AtomicU64>, files_max: u64) -> Option<Self> {
         let count = Self(Arc::clone(open));
         (open.fetch_add(1, Relaxed) < files_max).then_some(count)

@@ -10,11 +10,11 @@ use crate::{Result, file_name::FileName, manifest::ManifestState, table::store::
 /// finish, before the next recovery writes. `next_file_id` is that of the loaded manifest.
 ///
 /// No durable edit can name such a file. Each edit, and each new manifest, carries a `next_file_id`
-/// above all files that it names; an edit that breaks this does not apply. So a durable manifest
-/// that names the file would be newer, and would have been loaded. Of the segments only the
-/// `aborted` ones are unlinked, which have no predecessor: others may count although no manifest
-/// names them. Blob files with values of the replayed log, the `value_files`, stay until the log
-/// was rewritten.
+/// above all files that it names; an edit without such a `next_file_id` is rejected. So a durable
+/// manifest that names the file would be newer, and would have been loaded. Of the segments only
+/// the `aborted` ones are unlinked, which have no predecessor: others may count although no
+/// manifest names them. Blob files with values of the replayed log, the `value_files`, stay until
+/// the log was rewritten.
 ///
 /// # Errors
 ///

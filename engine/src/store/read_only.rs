@@ -49,7 +49,7 @@ pub(super) fn take_in(
     trees.set_replayed(&memtables);
     if trees.get(DEFAULT_KEYSPACE).is_none() {
         if options.follow {
-            // Its writer is about to create it.
+            // The writer has not created the default keyspace yet.
             return Err(Error::NoStore { path: folder.to_owned() });
         }
         trees.insert(missing_default(options, &state, &tables, &trees));

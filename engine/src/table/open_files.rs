@@ -68,7 +68,7 @@ impl OpenFiles {
     ///
     /// One shortage affects calls of many threads. Only the first call closes files, otherwise
     /// hardly any would stay open.
-    fn give_way(&self, before: u64) -> bool {
+    fn close_for(&self, before: u64) -> bool {
         let mut rounds = self.rounds.lock();
         if *rounds == before {
             if !self.close_half() {
@@ -123,7 +123,7 @@ impl FrugalFs {
         for _ in 0..TRIES_MAX {
             let round = self.open_files.round();
             match call(&*self.inner) {
-                Err(error) if is_out_of_files(&error) && self.open_files.give_way(round) => {}
+                Err(error) if is_out_of_files(&error) && self.open_files.close_for(round) => {}
                 result => return result,
             }
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn files_give_way_to_others() {
+    fn files_are_closed_for_other_calls() {
         for error in [Errno::MFILE, Errno::NFILE] {
             let (fs, faults) = with_open_files(100);
             faults.inject(fault(error, Times::Once));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_and_a_limit_that_stays_are_told() {
+    fn other_errors_and_a_limit_that_stays_are_returned() {
         let (fs, faults) = with_open_files(100);
         let before = fs.open_files.files.len();
         assert!(before > 50, "the cache keeps but {before} of 100");
