@@ -16,7 +16,7 @@ use sievedb_format::{Corruption, FileHeader, FileKind, checksum::crc32};
 use super::record::FRAGMENT_BYTES_MAX;
 use super::{
     Next, Payload, PendingRecord, Position, Reader, RecordType, Start, Writer,
-    reader::Scan,
+    reader::scan::Scan,
     record::{RECORD_HEADER_BYTES, RecordHeader, record_bytes},
     transform::Transform,
     writer::RESERVED_BYTES,
