@@ -71,7 +71,7 @@ pub(crate) trait Freer: Debug + Send + Sync {
     /// Takes unneeded memory. Returns it if the calling thread must free it.
     fn take(&self, unneeded: Unneeded) -> Option<Unneeded>;
 
-    /// Notifies the workers: the pool has changed the limits of the store.
+    /// Notifies the workers, except in a fork of this process.
     fn ring(&self);
 }
 

@@ -210,7 +210,8 @@ impl MemoryAccount {
         self.has_long_merges.load(Relaxed) && self.has_long_merges.swap(false, Acquire)
     }
 
-    fn ring(&self) {
+    /// Notifies the workers: they have work that is not due to a write.
+    pub(crate) fn ring(&self) {
         if let Some(freer) = self.freer.get() {
             freer.ring();
         }

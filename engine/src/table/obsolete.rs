@@ -11,12 +11,14 @@ use std::{
     },
 };
 
-use crate::{file_name::FileName, fs::Fs, sync::Mutex};
+use crate::{file_name::FileName, fs::Fs, memory::MemoryAccount, sync::Mutex};
 
 /// Files without readers. Filled by drops on any thread, emptied by a worker.
 #[derive(Debug, Default)]
 pub(crate) struct ObsoleteFiles {
     waiting: Mutex<Waiting>,
+    /// Notifies the workers.
+    memory: Arc<MemoryAccount>,
     retired: Mutex<Retired>,
     /// Bytes that tables and their blob files occupy, from an arbitrary start.
     occupied_bytes: AtomicI64,
@@ -63,6 +65,7 @@ pub(crate) struct Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.files.waiting.lock().holds.remove(&self.number);
+        self.files.memory.ring();
     }
 }
 
@@ -82,12 +85,22 @@ struct Retired {
 }
 
 impl ObsoleteFiles {
+    pub(super) fn new(memory: &Arc<MemoryAccount>) -> Self {
+        Self { memory: Arc::clone(memory), ..Self::default() }
+    }
+
     /// Adds a file that no manifest names.
     pub(crate) fn push(&self, path: PathBuf) {
         if let Some(id) = table_id(&path) {
             self.retire(id);
         }
+        self.push_retired(path);
+    }
+
+    fn push_retired(&self, path: PathBuf) {
         self.waiting.lock().push(path);
+        // An idle store has no other reason to notify its workers.
+        self.memory.ring();
     }
 
     /// Adds a file of `bytes` bytes that was part of a version.
@@ -109,7 +122,7 @@ impl ObsoleteFiles {
     /// Adds an incomplete file, or a table that lists no others.
     pub(crate) fn push_part(&self, path: PathBuf) {
         self.retire_listed(table_id(&path));
-        self.waiting.lock().push(path);
+        self.push_retired(path);
     }
 
     /// Keeps the files with these ids, of any kind, until the hold is dropped. Has no effect on a

@@ -90,7 +90,7 @@ impl TableStore {
             hash_seed,
             cache,
             counters,
-            obsolete_files: Arc::default(),
+            obsolete_files: Arc::new(ObsoleteFiles::new(&memory)),
             unlink_pace: UnlinkPace::new(options.unlink_bytes_per_second),
             memory,
             filter_arena,

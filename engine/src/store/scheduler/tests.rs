@@ -6,6 +6,7 @@ mod phases;
 mod priorities;
 mod skipped;
 mod snapshots;
+mod unlinks;
 mod urgent;
 
 use std::{

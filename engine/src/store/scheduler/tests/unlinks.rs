@@ -1,0 +1,56 @@
+//! Unlinks of obsolete files.
+
+use super::{priorities::options, *};
+
+fn tables(fs: &MemoryFs) -> usize {
+    fs.contents().into_keys().filter(|name| name.ends_with(".sst")).count()
+}
+
+/// Waits until a worker has unlinked all tables but `left`, without a call of the store.
+fn wait_for_tables(fs: &MemoryFs, left: usize) {
+    for _ in 0..1_000 {
+        if tables(fs) == left {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} tables instead of {left}", tables(fs));
+}
+
+#[test]
+fn the_end_of_the_last_reader_notifies_a_worker() {
+    let fs = Arc::new(MemoryFs::with_seed(1));
+    let db = options(1).fs(Arc::clone(&fs) as _).open("db").expect("a new store");
+    for _ in 0..2 {
+        db.insert("key", "value").expect("there is room");
+        db.flush().expect("there is room");
+    }
+    // Its memtable is empty: a drop of a flushed one notifies a worker.
+    let mut scan = db.iter();
+    scan.next().expect("an entry").expect("it is good");
+    db.compact().expect("there is room");
+    db.wait_for_background().expect("there is room");
+    assert_eq!(tables(&fs), 3, "the iterator reads two of them");
+    drop(scan);
+    wait_for_tables(&fs, 1);
+}
+
+/// Otherwise its files fill the disk, and a failed write notifies no worker.
+#[test]
+fn the_end_of_a_failed_ingestion_notifies_a_worker() {
+    let memory = Arc::new(MemoryFs::with_seed(1));
+    let fs = Arc::new(FaultFs::new(Arc::clone(&memory) as _));
+    let options = options(1).fs(Arc::clone(&fs) as _).keyspace(small());
+    let db = options.open("db").expect("a new store");
+    db.wait_for_background().expect("there is room");
+    let mut ingestion = db.ingestion().expect("it is open");
+    let failed = (0..u64::MAX).find_map(|key| {
+        if tables(&memory) == 3 {
+            fs.inject(Fault::new(28, Times::ForGood).calls(&Call::GROWING).suffix(".sst"));
+        }
+        ingestion.insert(key.to_be_bytes(), [7; 100]).err()
+    });
+    assert!(failed.is_some_and(|error| error.is_no_space()));
+    drop(ingestion);
+    wait_for_tables(&memory, 0);
+}
