@@ -1,4 +1,4 @@
-//! Background work on filters: jobs that are due, claimed, deferred or aborted.
+//! Background work on filters: jobs that are due, claimed or aborted.
 //!
 //! A check of a keyspace takes microseconds for each table, so it runs without a lock. This module
 //! stores its results. Rebuilds run one at a time, which bounds their memory and leaves the other
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{FilterHost, Filters, due::DueFilter};
-use crate::{Error, FilterRole, read::tree::Tree, version::Version};
+use crate::{FilterRole, Result, read::tree::Tree, version::Version};
 
 /// A claimed job.
 #[derive(Debug)]
@@ -38,8 +38,6 @@ pub(super) struct FilterJobs {
     checks: u64,
     /// Value of `checks` when all keyspaces were last made due.
     checks_noted: u64,
-    /// Error that defers rebuilds: the disk is full.
-    deferred: Option<Error>,
 }
 
 /// A table, and the role of the filter.
@@ -75,30 +73,35 @@ pub(crate) struct Seen {
 }
 
 impl Filters {
-    /// Claims the next job; the caller must [run](Self::run) it.
-    pub(crate) fn claim(&self, host: &impl FilterHost) -> Option<FilterJob> {
+    /// Claims the next job; the caller must [run](Self::run) it. Rebuilds only with
+    /// `may_rebuild`.
+    pub(crate) fn claim(&self, host: &impl FilterHost, may_rebuild: bool) -> Option<FilterJob> {
         let mut jobs = self.jobs.lock();
         if !jobs.is_fitting && self.is_due(host) {
             jobs.is_fitting = true;
             return Some(FilterJob::Fit);
         }
-        let rebuilds = host.options().background_rewrites;
+        let rebuilds = may_rebuild && host.options().background_rewrites;
         if rebuilds { jobs.claim(|id| host.keyspace(id)) } else { None }
     }
 
-    /// Runs a claimed job. Returns `true` if more work may be tried at once.
-    pub(crate) fn run(&self, host: &impl FilterHost, job: &FilterJob) -> bool {
+    /// Runs a claimed job.
+    ///
+    /// # Errors
+    ///
+    /// An error of a rebuild that [may pass](crate::Error::is_passing). The rebuild stays due.
+    pub(crate) fn run(&self, host: &impl FilterHost, job: &FilterJob) -> Result<()> {
         match job {
             FilterJob::Fit => {
                 debug_assert!(self.jobs.lock().is_fitting, "claimed");
                 self.fit(host);
                 self.jobs.lock().is_fitting = false;
-                true
+                Ok(())
             }
             FilterJob::Check(tree, seen) => {
                 debug_assert!(self.jobs.lock().is_rebuilding, "claimed");
                 self.check(tree, seen.clone());
-                true
+                Ok(())
             }
             FilterJob::Rebuild(tree, due) => {
                 debug_assert!(self.jobs.lock().is_rebuilding, "claimed");
@@ -133,16 +136,6 @@ impl Filters {
         self.jobs.lock().is_rebuilding
     }
 
-    /// Retries deferred rebuilds: the disk may have room.
-    pub(crate) fn retry_deferred(&self) {
-        self.jobs.lock().deferred = None;
-    }
-
-    /// Returns the error that defers rebuilds.
-    pub(crate) fn why_deferred(&self) -> Option<Error> {
-        self.jobs.lock().deferred.clone()
-    }
-
     /// Returns `true` if `tree` has no filter to rebuild.
     #[cfg(all(test, not(feature = "shuttle")))]
     pub(crate) fn is_done_for(&self, tree: &Tree) -> bool {
@@ -154,7 +147,7 @@ impl FilterJobs {
     /// Claims the next check or rebuild, if none is in flight. `tree_of` returns the keyspace with
     /// an id.
     fn claim(&mut self, tree_of: impl Fn(u64) -> Option<Arc<Tree>>) -> Option<FilterJob> {
-        if self.is_rebuilding || self.deferred.is_some() {
+        if self.is_rebuilding {
             return None;
         }
         while let Some(&id) = self.due.first() {
@@ -235,15 +228,12 @@ impl FilterJobs {
         }
     }
 
-    /// Ends a rebuild on a full disk, and defers all rebuilds. Returns `true` if none was deferred
-    /// before.
-    pub(super) fn defer(&mut self, tree: &Tree, due: &DueFilter, error: Error) -> bool {
+    /// Ends a rebuild that a retry may complete.
+    pub(super) fn put_back(&mut self, tree: &Tree, due: &DueFilter) {
         self.end_claim();
-        debug_assert!(error.is_passing(), "{error}");
         if let Some(jobs) = self.trees.get_mut(&tree.id) {
             jobs.rebuilds_mut().due.push_front(*due);
         }
-        self.deferred.replace(error).is_none()
     }
 
     /// Schedules a check of all keyspaces, because a filter is damaged.

@@ -152,29 +152,30 @@ impl Filters {
         Ok(is_installed)
     }
 
-    /// Ends the claim of the filter `due`. Returns `true` if more work may be tried at once.
+    /// Ends the claim of the filter `due`.
     ///
     /// Only a failed sync makes the store read-only: other files may not be durable either.
+    ///
+    /// # Errors
+    ///
+    /// Those that [may pass](Error::is_passing). Others are reported.
     pub(super) fn end_rebuild(
         &self,
         host: &impl FilterHost,
         tree: &Tree,
         due: &DueFilter,
         outcome: Result<bool>,
-    ) -> bool {
+    ) -> Result<()> {
         let error = match outcome {
             Ok(is_installed) => {
                 self.jobs.lock().end(tree, due, is_installed);
-                return true;
+                return Ok(());
             }
             Err(error) => error,
         };
         if error.is_passing() {
-            let is_first = self.jobs.lock().defer(tree, due, error.clone());
-            if is_first {
-                host.report(&Event::NoSpace { error });
-            }
-            return false;
+            self.jobs.lock().put_back(tree, due);
+            return Err(error);
         }
         if let Error::Io { op: SYNC, .. } = &error {
             host.poison(error.clone());
@@ -182,7 +183,7 @@ impl Filters {
         self.jobs.lock().abort(tree, due);
         let (keyspace, table_id, role) = (tree.name(), due.table_id, due.role);
         host.report(&Event::FilterNotRebuilt { keyspace, table_id, role, error });
-        true
+        Ok(())
     }
 }
 

@@ -99,7 +99,7 @@ impl Store {
             }
             placement.last_placed()
         };
-        self.scheduler.retry_flushes(&self.filters);
+        self.scheduler.retry_flushes();
         let is_done = |tree: &Arc<Tree>| {
             tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
         };

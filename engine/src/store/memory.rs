@@ -129,7 +129,7 @@ impl Store {
         while !self.freeze_for_room(bytes)?.has_room {
             if self.options.worker_threads == 0 {
                 // No worker retries after a full disk.
-                self.scheduler.retry(&self.filters);
+                self.scheduler.retry();
             }
             self.scheduler.wake();
             let may_fit = || self.room(bytes).map_or(true, |room| room != Room::Wait);

@@ -60,7 +60,7 @@ impl Store {
     pub(super) fn claim_unlink(&self, state: &mut State) -> Option<Job> {
         let is_due = !state.has_unlinker
             && !self.tables.obsolete_files.is_empty()
-            && (state.no_space.is_some() || self.unlink_wait().is_zero());
+            && (state.full_disk.error().is_some() || self.unlink_wait().is_zero());
         state.has_unlinker |= is_due;
         is_due.then_some(Job::Unlink)
     }
@@ -81,8 +81,10 @@ impl Store {
         if let Some(unlink) = self.claim_unlink(&mut state) {
             return Some(unlink);
         }
+        let now = self.options.clock.now();
+        let may_flush = state.full_disk.may_flush(now);
         if self.versions.is_behind() {
-            return Some(Job::Record);
+            return may_flush.then_some(Job::Record);
         }
         self.note_changes(&mut state);
         if mem::take(&mut state.merge_turn)
@@ -90,7 +92,7 @@ impl Store {
         {
             return Some(merge);
         }
-        if let Some(tree) = self.claim_flush(&mut state) {
+        if may_flush && let Some(tree) = self.claim_flush(&mut state) {
             state.merge_turn = true;
             return Some(Job::Flush(tree));
         }
@@ -99,18 +101,20 @@ impl Store {
             job = self.claim_compaction(&mut state, Wanted::All);
         }
         job = job.or_else(|| self.claim_crowded(&mut state, u64::MAX));
-        if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
+        let has_stopped = !may_flush || !state.full_disk.may_compact(now);
+        if job.is_none() && !has_stopped && state.flushing.is_empty() && state.running.is_empty() {
             // No work is postponed.
-            state.no_space = None;
+            state.full_disk.end_stop();
         }
         if job.is_none() && state.full_disk.refused().is_some() {
             // A thread that waits for it gets the error.
             self.scheduler.progress.notify_all();
         }
-        if job.is_some() {
+        if job.is_some() || has_stopped {
             return job;
         }
-        if let Some(job) = self.filters.claim(self) {
+        let may_rebuild = state.full_disk.may_rebuild(now);
+        if let Some(job) = self.filters.claim(self, may_rebuild) {
             state.filter_jobs += 1;
             return Some(Job::Filter(job));
         }
@@ -167,7 +171,7 @@ impl Store {
     /// Claims a compaction of the next keyspace in turn. One of level 0 precedes others if it is
     /// found within [`LOOKS_MAX`] keyspaces.
     pub(super) fn claim_compaction(&self, state: &mut State, wanted: Wanted) -> Option<Job> {
-        if state.pauses > 0 {
+        if state.pauses > 0 || !state.full_disk.may_compact(self.options.clock.now()) {
             return None;
         }
         let mut walk = TreeIds::walk_behind(state.due.last_compacted);

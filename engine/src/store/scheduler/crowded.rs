@@ -112,7 +112,8 @@ impl Store {
     /// Claims the cheapest merge that makes the tables of a crowded store fewer, unless it reads
     /// more than `bytes_max`.
     pub(super) fn claim_crowded(&self, state: &mut State, bytes_max: u64) -> Option<Job> {
-        let merge = self.cheapest_merge(state);
+        let may_compact = state.full_disk.may_compact(self.options.clock.now());
+        let merge = self.cheapest_merge(state).filter(|_| may_compact);
         let merge = merge.filter(|(tree, it)| !self.has_no_space(state, tree, it));
         self.scheduler.merges_tables.store(merge.is_some(), Relaxed);
         let (tree, compaction) = merge.filter(|(tree, it)| {

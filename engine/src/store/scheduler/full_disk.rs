@@ -1,10 +1,14 @@
-//! Compactions on a full disk.
+//! Pauses of jobs that found no space.
+//!
+//! Flushes are retried twice a second.
 //!
 //! A compaction that finds no space writes until the disk is full. So compactions with as much
 //! input are refused until the store has freed that many bytes, or for a pause. The first pause
 //! takes [`PAUSE_MIN`]; each further failure doubles it, up to [`PAUSE_MAX`]. Flushes and smaller
 //! compactions continue. Compactions that a caller requested are not refused: the caller gets the
 //! error.
+//!
+//! A rebuild of a filter reads a whole table before it finds no space. Its pauses double, too.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,26 +22,92 @@ const PAUSE_MIN: Duration = Duration::from_millis(500);
 /// Longest pause: other processes free space without a notification.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The failed compactions.
+/// Jobs that found no space. Times are by the clock of the options.
 #[derive(Debug, Default)]
 pub(super) struct FullDisk {
+    stopped: Option<Stopped>,
     failed: Option<Failed>,
+    /// The failed rebuilds of filters.
+    filters: Option<Pause>,
     /// Keyspaces with a compaction that the last search for work refused.
     refused: BTreeSet<u64>,
+    /// Earliest time of a job that the last search for work refused.
+    retry_at: Option<Duration>,
 }
 
+/// A failed flush or compaction, until one succeeds.
+#[derive(Debug)]
+struct Stopped {
+    error: Error,
+    flush_at: Duration,
+    compact_at: Duration,
+}
+
+/// The failed compactions.
 #[derive(Debug)]
 struct Failed {
-    error: Error,
     /// Least input of those that failed.
     input_bytes: u64,
     /// Bytes that tables occupied, from an arbitrary start.
     occupied: i64,
-    pause: Duration,
+    pause: Pause,
+}
+
+#[derive(Debug)]
+struct Pause {
+    error: Error,
+    time: Duration,
     retry_at: Duration,
 }
 
+impl Pause {
+    /// Returns the pause after a failure with `error` at `now`.
+    fn after(before: Option<&Self>, error: &Error, now: Duration) -> Self {
+        let time = before.map_or(PAUSE_MIN, |before| match before.is_over(now) {
+            true => PAUSE_MAX.min(before.time * 2),
+            // The job began before the other one failed.
+            false => before.time,
+        });
+        Self { error: error.clone(), time, retry_at: now + time }
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        self.retry_at <= now
+    }
+}
+
 impl FullDisk {
+    /// Notes that a flush, or else a compaction, failed with `error` at `now`. Returns whether it
+    /// is the first failure since a success. Without workers, the next call of the store retries.
+    pub(super) fn note_stop(
+        &mut self,
+        is_flush: bool,
+        error: &Error,
+        now: Duration,
+        has_workers: bool,
+    ) -> bool {
+        let retry_at = if has_workers { now + PAUSE_MIN } else { now };
+        let is_first = self.stopped.is_none();
+        let stopped = Stopped { error: error.clone(), flush_at: now, compact_at: now };
+        let stopped = self.stopped.get_or_insert(stopped);
+        stopped.error = error.clone();
+        *(if is_flush { &mut stopped.flush_at } else { &mut stopped.compact_at }) = retry_at;
+        is_first
+    }
+
+    /// Ends the pause of flushes: one may succeed or has, or none is due.
+    pub(super) fn end_stop(&mut self) {
+        self.stopped = None;
+    }
+
+    /// Notes the end of a rebuild of a filter at `now`. Returns whether it is the first failure
+    /// since a success.
+    pub(super) fn note_rebuild(&mut self, failed: Option<&Error>, now: Duration) -> bool {
+        let before = self.filters.take();
+        self.filters = failed.map(|error| Pause::after(before.as_ref(), error, now));
+        before.is_none() && self.filters.is_some()
+    }
+
     /// Notes that `compaction` failed with `error` at `now`, while tables occupied `occupied`
     /// bytes.
     pub(super) fn note_failure(
@@ -47,20 +117,11 @@ impl FullDisk {
         (now, occupied): (Duration, i64),
     ) {
         let before = self.failed.take();
-        let pause = before.as_ref().map_or(PAUSE_MIN, |failed| match now < failed.retry_at {
-            // It began before the other one failed.
-            true => failed.pause,
-            false => PAUSE_MAX.min(failed.pause * 2),
-        });
-        let unexpired = before.filter(|failed| now < failed.retry_at);
+        let pause = Pause::after(before.as_ref().map(|failed| &failed.pause), error, now);
+        let unexpired = before.filter(|failed| !failed.pause.is_over(now));
         let input_bytes = unexpired.map_or(u64::MAX, |failed| failed.input_bytes);
-        self.failed = Some(Failed {
-            error: error.clone(),
-            input_bytes: input_bytes.min(compaction.input_bytes),
-            occupied,
-            pause,
-            retry_at: now + pause,
-        });
+        let input_bytes = input_bytes.min(compaction.input_bytes);
+        self.failed = Some(Failed { input_bytes, occupied, pause });
     }
 
     /// Notes that `compaction` is installed: the disk has room for as much input.
@@ -71,6 +132,33 @@ impl FullDisk {
         }
     }
 
+    /// Begins a search for work.
+    pub(super) fn begin_search(&mut self) {
+        self.refused.clear();
+        self.retry_at = None;
+    }
+
+    /// Returns whether a flush may begin at `now`.
+    pub(super) fn may_flush(&mut self, now: Duration) -> bool {
+        self.is_over(self.stopped.as_ref().map(|stopped| stopped.flush_at), now)
+    }
+
+    /// Returns whether compactions may begin at `now` that [`refuses`](Self::refuses) allows.
+    pub(super) fn may_compact(&mut self, now: Duration) -> bool {
+        self.is_over(self.stopped.as_ref().map(|stopped| stopped.compact_at), now)
+    }
+
+    /// Returns whether a rebuild of a filter may begin at `now`.
+    pub(super) fn may_rebuild(&mut self, now: Duration) -> bool {
+        self.is_over(self.filters.as_ref().map(|pause| pause.retry_at), now)
+    }
+
+    fn is_over(&mut self, retry_at: Option<Duration>, now: Duration) -> bool {
+        let left = retry_at.filter(|at| now < *at);
+        self.retry_at = self.retry_at.into_iter().chain(left).min();
+        left.is_none()
+    }
+
     /// Returns whether `compaction` of the keyspace `id` must not begin at `now`, while tables
     /// occupy `occupied` bytes.
     pub(super) fn refuses(
@@ -79,22 +167,18 @@ impl FullDisk {
         compaction: &Compaction,
         (now, occupied): (Duration, i64),
     ) -> bool {
-        let refuses = self.failed.as_ref().is_some_and(|failed| {
+        let failed = self.failed.as_ref().filter(|failed| {
             let freed = failed.occupied - occupied;
-            now < failed.retry_at
-                && failed.input_bytes <= compaction.input_bytes
+            failed.input_bytes <= compaction.input_bytes
                 && freed < compaction.input_bytes.cast_signed()
+                && compaction.writes_tables()
+                && !is_requested(compaction)
         });
-        let is_refused = refuses && compaction.writes_tables() && !is_requested(compaction);
+        let is_refused = !self.is_over(failed.map(|failed| failed.pause.retry_at), now);
         if is_refused {
             self.refused.insert(id);
         }
         is_refused
-    }
-
-    /// Begins a search for work.
-    pub(super) fn begin_search(&mut self) {
-        self.refused.clear();
     }
 
     /// Ends all pauses.
@@ -102,9 +186,19 @@ impl FullDisk {
         *self = Self::default();
     }
 
+    /// Returns the error of the last flush or compaction that failed, until one succeeds.
+    pub(super) fn error(&self) -> Option<&Error> {
+        self.stopped.as_ref().map(|stopped| &stopped.error)
+    }
+
+    /// Returns the error of the last rebuild of a filter if it failed.
+    pub(super) fn filter_error(&self) -> Option<&Error> {
+        self.filters.as_ref().map(|pause| &pause.error)
+    }
+
     /// Returns the error of the refused compactions, if the last search found one.
     pub(super) fn refused(&self) -> Option<&Error> {
-        self.with_refused().map(|failed| &failed.error)
+        self.with_refused().map(|failed| &failed.pause.error)
     }
 
     /// Returns the error of the refused compactions, if the last search found one of the keyspace
@@ -113,9 +207,9 @@ impl FullDisk {
         self.refused().filter(|_| self.refused.contains(&id))
     }
 
-    /// Returns when a refused compaction may begin, if the last search found one.
+    /// Returns when a job that the last search refused may begin.
     pub(super) fn retry_at(&self) -> Option<Duration> {
-        self.with_refused().map(|failed| failed.retry_at)
+        self.retry_at
     }
 
     /// Returns the least input of refused compactions, in bytes; 0 if none is refused.
@@ -180,6 +274,7 @@ mod tests {
         let (mut now, mut pauses) = (Duration::ZERO, Vec::new());
         for _ in 0..9 {
             disk.note_failure(&Compaction::of_bytes(100), &full(), (now, 0));
+            disk.begin_search();
             // Another worker fails at the same time.
             disk.note_failure(&Compaction::of_bytes(200), &full(), (now, 0));
             assert!(disk.refuses(7, &Compaction::of_bytes(100), (now, 0)));

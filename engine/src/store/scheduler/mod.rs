@@ -12,7 +12,7 @@
 //! | [`busy_runs`]       | runs of level 0 that running compactions hold                     |
 //! | [`due_trees`]       | keyspaces that may have work                                      |
 //! | [`crowded`]         | merges in a store with too many tables                            |
-//! | [`full_disk`]       | compactions on a full disk                                        |
+//! | [`full_disk`]       | pauses of jobs that found no space                                |
 //! | [`idle_compaction`] | compactions of an idle store                                      |
 //! | [`idle_memtables`]  | flushes of an idle store                                          |
 //! | [`room_waits`]      | tasks that wait until writes are not delayed                      |
@@ -55,7 +55,7 @@ use crate::{
     Error, barriers,
     clock::{Clock, SystemClock},
     compaction::choice::Compaction,
-    filters::{FilterJob, Filters},
+    filters::FilterJob,
     read::tree::Tree,
     stats::BackgroundStats,
     sync::{
@@ -89,8 +89,6 @@ pub(crate) struct Scheduler {
     is_paused: AtomicBool,
     bell: Arc<Bell>,
     room_waits: RoomWaits,
-    /// The full disk may have room again.
-    room: Condvar,
     /// Some work was done, or cannot be done.
     progress: Condvar,
 }
@@ -123,9 +121,6 @@ struct State {
     ingesting: BTreeSet<u64>,
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
-    no_space: Option<Error>,
-    /// Time at which a compaction may carry out a flush again, after one that found no space.
-    urgent_retry_at: Duration,
     full_disk: FullDisk,
     /// Number of calls of [`retry`](Scheduler::retry).
     retries: u64,
@@ -200,7 +195,6 @@ impl Scheduler {
             is_paused: AtomicBool::new(false),
             bell,
             room_waits: RoomWaits::default(),
-            room: Condvar::new(),
             progress: Condvar::new(),
         }
     }
@@ -278,28 +272,28 @@ impl Scheduler {
         self.wake();
     }
 
-    /// Ends the pauses after a full disk, also those of compactions.
-    pub(crate) fn retry(&self, filters: &Filters) {
-        self.state.lock().full_disk.retry();
-        self.retry_flushes(filters);
+    /// Ends the pauses after a full disk.
+    pub(crate) fn retry(&self) {
+        self.end_pauses(FullDisk::retry);
     }
 
-    /// Ends the pause after a full disk, except those of compactions.
-    pub(in crate::store) fn retry_flushes(&self, filters: &Filters) {
-        filters.retry_deferred();
+    /// Ends the pause of flushes after a full disk.
+    pub(in crate::store) fn retry_flushes(&self) {
+        self.end_pauses(FullDisk::end_stop);
+    }
+
+    fn end_pauses(&self, end: fn(&mut FullDisk)) {
         {
             let mut state = self.state.lock();
-            state.no_space = None;
+            end(&mut state.full_disk);
             state.retries += 1;
         }
-        self.room.notify_all();
         self.wake();
     }
 
     /// Ends the workers after the work that they have claimed. No more is claimed.
     pub(crate) fn shut_down(&self) {
         self.state.lock().shut_down = true;
-        self.room.notify_all();
         self.wake();
     }
 
@@ -352,6 +346,7 @@ impl Scheduler {
     fn has_news(&self) -> bool {
         let mut state = self.state.lock();
         let rings = self.bell.rings();
-        mem::replace(&mut state.rings_seen, rings) != rings || state.no_space.is_some()
+        let is_new = mem::replace(&mut state.rings_seen, rings) != rings;
+        is_new || state.full_disk.error().is_some()
     }
 }

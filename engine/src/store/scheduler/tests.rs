@@ -378,7 +378,7 @@ fn f4_a_flush_does_not_wait_for_filters_that_are_put_off() {
     store.scheduler.wake();
     go_on();
     wait();
-    let is_put_off = store.filters.why_deferred().is_some();
+    let is_put_off = store.scheduler.state.lock().full_disk.filter_error().is_some();
     drop(resume);
     assert!(is_put_off, "the flush waited until filters were tried again");
 }

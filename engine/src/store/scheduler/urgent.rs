@@ -85,16 +85,14 @@ impl Store {
         if let Some(unlink) = self.claim_unlink(&mut state) {
             return Some(unlink);
         }
-        let has_space = state.no_space.is_none();
-        if self.versions.is_behind()
-            || !has_space && self.options.clock.now() < state.urgent_retry_at
-        {
+        if self.versions.is_behind() || !state.full_disk.may_flush(self.options.clock.now()) {
             return None;
         }
         self.note_changes(&mut state);
         if let Some(tree) = self.claim_flush(&mut state) {
             return Some(Job::Flush(tree));
         }
+        let has_space = state.full_disk.error().is_none();
         if !may_merge || !has_space || is_short_of_level0(compaction) {
             return None;
         }

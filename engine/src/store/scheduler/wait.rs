@@ -25,7 +25,7 @@ impl Scheduler {
 impl State {
     fn no_space_for(&self, compactions_of: Option<u64>) -> Option<Error> {
         let refused = || self.full_disk.refused_of(compactions_of?);
-        self.no_space.as_ref().or_else(refused).cloned()
+        self.full_disk.error().or_else(refused).cloned()
     }
 }
 
@@ -80,7 +80,7 @@ impl Store {
     pub(crate) fn wait_until_idle(&self) -> Result<()> {
         // A lookup may have held a filter for so long that its room was not used.
         self.filters.retry_stuck();
-        self.scheduler.retry(&self.filters);
+        self.scheduler.retry();
         self.freeze_asked();
         self.freeze_skipped();
         // Waits for a worker that freezes a memtable.
@@ -98,9 +98,10 @@ impl Store {
             if state.shut_down {
                 return Err(Error::Closed);
             }
-            let full = state.no_space.as_ref().or_else(|| state.full_disk.refused()).cloned();
-            if let Some(error) = full.or_else(|| self.filters.why_deferred()) {
-                return Err(error);
+            let full_disk = &state.full_disk;
+            let full = full_disk.error().or_else(|| full_disk.refused());
+            if let Some(error) = full.or_else(|| full_disk.filter_error()) {
+                return Err(error.clone());
             }
             state = self.wait_for_step(state);
         }

@@ -21,9 +21,6 @@ use crate::{
     table::cache_room::WorkerShare,
 };
 
-/// Wait of workers before a retry on a full disk.
-const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
-
 /// Notifies workers. Counts its rings: none is missed between a claim and the wait. Its lock is the
 /// last of all: a drop may ring under any other lock.
 #[derive(Debug, Default)]
@@ -150,24 +147,11 @@ impl Scheduler {
             });
             store.report_owed();
             scheduler.room_waits.wake();
-            let mut state = scheduler.state.lock();
+            let state = scheduler.state.lock();
             if state.shut_down {
                 return;
             }
-            if !worked && state.no_space.is_some() {
-                // Not for the bell: files of the failed step are unlinked, which rings it, and all
-                // workers would retry at once.
-                scheduler.room.wait_for(&mut state, NO_SPACE_RETRY);
-            } else if !worked && store.filters.why_deferred().is_some() {
-                // Flushes and compactions found room: they do not wait for filters.
-                drop(state);
-                if scheduler.bell.rings() != rings {
-                    // A flush may be due since the step looked for one.
-                    continue;
-                }
-                scheduler.bell.wait(rings, Some(NO_SPACE_RETRY));
-                store.filters.retry_deferred();
-            } else if !worked {
+            if !worked {
                 let wait_max = scheduler.room_waits.limit(store.wait_max(&state));
                 drop(state);
                 scheduler.bell.wait(rings, wait_max);
@@ -284,29 +268,11 @@ impl Store {
                 })
             }
             Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction, share),
-            Job::Filter(filter) => return self.run_filter_job(filter),
+            Job::Filter(filter) => self.filters.run(self, filter).map(|()| Ended::Done),
         };
         // Memtables were flushed.
         self.tables.fit_cache();
         self.release(job, outcome, retries)
-    }
-
-    /// Executes a claimed job of filters and releases the claim. Returns whether more work may be
-    /// tried at once.
-    fn run_filter_job(&self, job: &FilterJob) -> bool {
-        let worked = self.filters.run(self, job);
-        self.tables.fit_cache();
-        let mut state = self.scheduler.state.lock();
-        debug_assert!(state.filter_jobs > 0, "a job of filters without a claim");
-        state.filter_jobs -= 1;
-        if matches!(job, FilterJob::Rebuild(..)) {
-            state.idle_compactions.note_work(self.options.clock.now());
-        }
-        if worked {
-            self.scheduler.bell.ring();
-        }
-        self.scheduler.progress.notify_all();
-        worked
     }
 
     /// Releases a claim that was made after `retries` retries. Returns whether more work may be
@@ -326,13 +292,23 @@ impl Store {
             self.note_failed(compaction, error);
         }
         let mut state = self.scheduler.state.lock();
-        // Another compaction of an idle store follows at once.
-        let is_idle = matches!(job, Job::CompactIdle(..)) && matches!(outcome, Ok(Ended::Done));
-        if matches!(job, Job::Flush(_) | Job::Compact(..) | Job::CompactIdle(..)) && !is_idle {
-            state.idle_compactions.note_work(self.options.clock.now());
+        let now = self.options.clock.now();
+        let is_idle_work = match job {
+            Job::Unlink | Job::Record => true,
+            Job::Filter(filter) => !matches!(filter, FilterJob::Rebuild(..)),
+            // Another compaction of an idle store follows at once.
+            Job::CompactIdle(..) => matches!(outcome, Ok(Ended::Done)),
+            Job::Flush(_) | Job::Compact(..) => false,
+        };
+        if !is_idle_work {
+            state.idle_compactions.note_work(now);
         }
         match job {
-            Job::Unlink | Job::Record | Job::Filter(_) => {}
+            Job::Unlink | Job::Record => {}
+            Job::Filter(_) => {
+                debug_assert!(state.filter_jobs > 0, "a job of filters without a claim");
+                state.filter_jobs -= 1;
+            }
             Job::Flush(tree) => {
                 let was_claimed = state.flushing.remove(&tree.id);
                 debug_assert!(was_claimed, "a flush without a claim");
@@ -346,17 +322,27 @@ impl Store {
             }
         }
         let worked = outcome.is_ok();
-        // Neither an unlink nor an aborted compaction proves that the disk has room.
-        let has_written = matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink);
         // A caller that has freed space since waits for the next try, not for this one.
         let is_outdated = state.retries != retries;
+        let has_written = matches!(outcome, Ok(Ended::Done));
         let full = outcome.err().filter(|error| error.is_passing() && !is_outdated);
-        let news = full.clone().filter(|_| state.no_space.is_none());
-        if full.is_some() {
-            state.urgent_retry_at = self.options.clock.now() + NO_SPACE_RETRY;
-        }
-        if full.is_some() || has_written {
-            state.no_space = full;
+        let (disk, has_workers) = (&mut state.full_disk, self.options.worker_threads > 0);
+        let is_news = match (job, &full) {
+            (Job::Filter(FilterJob::Rebuild(..)), full) => disk.note_rebuild(full.as_ref(), now),
+            (job, Some(error)) => {
+                let is_flush = matches!(job, Job::Flush(_) | Job::Record);
+                disk.note_stop(is_flush, error, now, has_workers)
+            }
+            (_, None) => false,
+        };
+        // Neither an unlink nor an aborted compaction proves that the disk has room, nor a move.
+        let has_written = match job {
+            Job::Unlink | Job::Filter(_) => false,
+            Job::Record | Job::Flush(_) => has_written,
+            Job::Compact(_, it) | Job::CompactIdle(_, it) => has_written && it.writes_tables(),
+        };
+        if has_written {
+            disk.end_stop();
         }
         // Not after a failure: the workers would retry at once.
         if worked {
@@ -364,7 +350,7 @@ impl Store {
         }
         self.scheduler.progress.notify_all();
         drop(state);
-        if let Some(error) = news {
+        if let Some(error) = full.filter(|_| is_news) {
             self.notify(&Event::NoSpace { error });
         }
         worked || is_outdated
@@ -383,7 +369,7 @@ impl Store {
     /// Unlinks the next obsolete file, or all without a pace or room on the disk, unless the store
     /// is being closed.
     fn unlink_due(&self) {
-        let is_full = self.scheduler.state.lock().no_space.is_some();
+        let is_full = self.scheduler.state.lock().full_disk.error().is_some();
         if is_full || !self.tables.unlink_pace.is_set() {
             return self.unlink_obsolete();
         }

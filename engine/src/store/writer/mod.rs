@@ -397,7 +397,7 @@ impl Store {
                 Pressure::Stop => {
                     if self.options.worker_threads == 0 {
                         // No worker retries after a full disk.
-                        self.scheduler.retry(&self.filters);
+                        self.scheduler.retry();
                     }
                     let tree = &target.tree;
                     let is_over =

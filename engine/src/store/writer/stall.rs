@@ -147,7 +147,7 @@ impl Store {
     pub(crate) fn wait_until_room(&self, bytes: u64, trees: &[Arc<Tree>]) -> Result<()> {
         if self.options.worker_threads == 0 {
             // No worker retries after a full disk.
-            self.scheduler.retry(&self.filters);
+            self.scheduler.retry();
         }
         loop {
             self.run_inline();

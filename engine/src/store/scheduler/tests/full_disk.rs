@@ -149,3 +149,35 @@ fn the_space_of_tables_is_that_of_their_files() {
     db.wait_for_background().expect("there is room");
     assert!(check("their unlink") < before);
 }
+
+/// Counts reports of a full disk.
+#[derive(Debug, Default)]
+struct Reports(AtomicU64);
+
+impl EventListener for Reports {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::NoSpace { .. }) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Each attempt reads the whole table.
+#[test]
+fn a_filter_rebuild_that_found_no_space_waits_ever_longer() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let reports = Arc::<Reports>::default();
+    let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(2);
+    let db = options.listener(Arc::clone(&reports) as _).open("db").expect("a new store");
+    flush(&db);
+    db.wait_for_background().expect("there is room");
+    fs.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING).suffix(".filter"));
+    let options = KeyspaceOptions::new().range_filter_bits_per_key(12.0);
+    db.default_keyspace().set_options(options).expect("good options");
+    thread::sleep(Duration::from_millis(1_800));
+    let attempts = fs.failures();
+    assert!((1..=3).contains(&attempts), "{attempts} attempts, at 0, 500 and 1,500 ms");
+    assert_eq!(reports.0.load(SeqCst), 1);
+    fs.heal();
+    db.wait_for_background().expect("there is room");
+}

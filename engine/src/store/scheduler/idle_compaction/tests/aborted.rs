@@ -30,7 +30,7 @@ fn a_full_disk_ends_it() {
     let (faults, fixture, job) = begun();
     faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
     assert!(fixture.store().carry_out(&job), "it is no error");
-    assert!(fixture.store().scheduler.state.lock().no_space.is_none());
+    assert!(fixture.store().scheduler.state.lock().full_disk.error().is_none());
     faults.heal();
     fixture.advance(20_000);
     assert_eq!((fixture.rest(), fixture.level0_runs(), fixture.wait_max()), (0, 2, None));
@@ -50,7 +50,7 @@ fn it_leaves_alone_that_others_wait_for_room() {
     let flush = fixture.store().claim().expect("a memtable is frozen");
     assert!(!fixture.store().carry_out(&flush), "the disk is full");
     assert!(fixture.store().carry_out(&job), "it is no error");
-    assert!(fixture.store().scheduler.state.lock().no_space.is_some(), "the flush waits");
+    assert!(fixture.store().scheduler.state.lock().full_disk.error().is_some(), "the flush waits");
 }
 
 /// Flushes of another keyspace during each compaction waste few bytes.
