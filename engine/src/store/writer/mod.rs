@@ -371,42 +371,39 @@ impl Store {
         waited
     }
 
-    /// Delays a write, or waits, by the debt of its keyspaces.
+    /// Delays a write by the worst debt, or waits while it stops writes.
     ///
     /// # Errors
     ///
     /// The error of the background work; [`Error::WriteTooLarge`].
     pub(in crate::store) fn throttle(&self, write: &Write) -> Result<()> {
-        match self.room(write.charge_bytes())? {
-            Room::Delay(Duration::ZERO) => {}
-            Room::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
+        let mut longest = match self.room(write.charge_bytes())? {
+            Room::Delay(delay) => delay,
             // Placing waits: under its lock no other write takes the room.
-            Room::Wait | Room::Never(_) => {}
-        }
+            Room::Wait | Room::Never(_) => Duration::ZERO,
+        };
         if self.scheduler.merges_tables() {
-            let delay = self.tables_delay();
-            if !delay.is_zero() {
-                self.stall(|| self.options.clock.sleep(delay));
-            }
+            longest = longest.max(self.tables_delay());
         }
+        let mut stopped = Vec::new();
         for target in &write.targets {
             let debt = self.debt(&target.tree);
             match pressure(debt) {
-                Pressure::Delay(Duration::ZERO) => {}
-                Pressure::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
-                Pressure::Stop => {
-                    if self.options.worker_threads == 0 {
-                        // No worker retries after a full disk.
-                        self.scheduler.retry();
-                    }
-                    let tree = &target.tree;
-                    let is_over =
-                        || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
-                    let by_level0 = stall_reason(debt) == StallReason::Level0;
-                    let compactions_of = by_level0.then_some(tree.id);
-                    self.stall(|| self.wait_for_work(compactions_of, |_| is_over()))?;
-                }
+                Pressure::Delay(delay) => longest = longest.max(delay),
+                Pressure::Stop => stopped.push((&target.tree, stall_reason(debt))),
             }
+        }
+        if !longest.is_zero() {
+            self.stall(|| self.options.clock.sleep(longest));
+        }
+        for (tree, reason) in stopped {
+            if self.options.worker_threads == 0 {
+                // No worker retries after a full disk.
+                self.scheduler.retry();
+            }
+            let is_over = || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
+            let compactions_of = (reason == StallReason::Level0).then_some(tree.id);
+            self.stall(|| self.wait_for_work(compactions_of, |_| is_over()))?;
         }
         Ok(())
     }

@@ -332,3 +332,27 @@ fn runs_of_another_style_stop_no_write_while_they_are_merged() {
     result.expect("it does not wait for the end").expect("there is room");
     writer.join().expect("it has ended").expect("the receiver is alive");
 }
+
+/// Otherwise a batch over many keyspaces would take milliseconds for each.
+#[test]
+fn a_batch_is_delayed_once() {
+    let clock = Arc::<ManualClock>::default();
+    let busy = busy(options(1).clock(Arc::clone(&clock) as _));
+    let db = &busy.db;
+    let keyspaces = ["a", "b"].map(|name| {
+        add_runs(db, name, 20, 1);
+        db.keyspace(name).expect("it exists")
+    });
+    let delay_of = |count: usize| {
+        let (start, stalls) = (clock.now(), db.stats().writes.stalls);
+        let mut batch = db.batch();
+        for keyspace in &keyspaces[..count] {
+            batch.insert(keyspace, "key", "value").expect("good keys");
+        }
+        batch.commit(crate::Durability::Memory).expect("there is room");
+        (clock.now() - start, db.stats().writes.stalls - stalls)
+    };
+    let one = delay_of(1);
+    assert!(!one.0.is_zero() && one.1 == 1, "{one:?}");
+    assert_eq!(delay_of(2), one);
+}
