@@ -24,8 +24,8 @@ pub(crate) struct Compaction {
     pub(crate) output_level: u8,
     /// The run number of the result: in level 0 that of the newest input.
     pub(crate) output_run: u64,
-    /// The only input moves to the output level without a rewrite. It overlaps no table, has no
-    /// tombstone to drop, and has the compression of the output level.
+    /// The inputs move to the output level without a rewrite. They overlap no table, have no
+    /// tombstone to drop, and have the compression of the output level.
     pub(crate) is_trivial_move: bool,
     /// The inputs are unlinked without a read. All their entries have expired, or are the oldest of
     /// a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle).
@@ -162,6 +162,18 @@ impl Compaction {
         let removal = Self::new(levels, reason, inputs, level, |_| true)?;
         debug_assert!(!removal.is_trivial_move, "a table stays in its level");
         Some(Self { is_unlink: true, ..removal })
+    }
+
+    /// Creates the move of `tables` of level 0 to `output_level`, which overlap no table and need
+    /// no rewrite. Returns `None` if it must wait for a running compaction.
+    pub(super) fn moves(
+        levels: &Levels<'_>,
+        reason: Reason,
+        tables: Vec<&TableMeta>,
+        output_level: u8,
+    ) -> Option<Self> {
+        let moves = Self::new(levels, reason, vec![(0, tables)], output_level, |_| false)?;
+        Some(Self { is_trivial_move: true, ..moves })
     }
 
     /// Returns the ids of all inputs.

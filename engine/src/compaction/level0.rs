@@ -13,6 +13,8 @@
 //!   the newer ones together. From `runs_max` runs on, the runs that are cheapest per removed run
 //!   are merged, also of several groups. If there are too few, a group is compacted into the base
 //!   level at any cost.
+//! * Tables that overlap no other table of level 0 follow the groups. All that can **be moved** are
+//!   moved at once. From twice `runs_max` small ones on, they are merged within level 0 first.
 //!
 //! With the first rule alone, every four flushes rewrite the whole base level. With a budget of 32
 //! MiB and 2 million entries, that is 12.7 bytes per byte flushed. With both, run sizes about
@@ -113,16 +115,53 @@ impl<'a> Levels<'a> {
 impl<'a> Picker<'a> {
     /// Compacts the group of level 0 with most tables among those that can be compacted.
     pub(super) fn pick_level0(&self) -> Option<Compaction> {
+        let targets = self.levels.targets(self.options);
         let mut groups = self.levels.level0_groups();
         // The sort is stable: of equal groups, the smallest key is first.
         groups.sort_by_key(|group| usize::MAX - group.len());
-        groups.into_iter().find_map(|group| self.pick_group(group))
+        let alone = groups.split_off(groups.partition_point(|group| group.len() > 1));
+        let of_group = |group| self.pick_group(group, &targets);
+        groups
+            .into_iter()
+            .find_map(of_group)
+            .or_else(|| self.pick_alone(&alone.concat(), targets.base_level))
+            .or_else(|| alone.into_iter().find_map(of_group))
     }
 
-    fn pick_group(&self, group: Run<'a>) -> Option<Compaction> {
-        let targets = self.levels.targets(self.options);
+    /// Compacts several of `tables`, which overlap no other table of level 0. One by one, each
+    /// would take a job and an edit of the manifest.
+    fn pick_alone(&self, tables: &Run<'a>, base_level: u8) -> Option<Compaction> {
+        let is_small = |table: &&TableMeta| table.bytes < self.small_bytes();
+        let small = tables.iter().filter(|table| is_small(table)).count();
+        let has_many_small = self.is_full() && small >= 2 * self.options.runs_max();
+        if let Some(merge) = has_many_small.then(|| self.merge_due(self.all_of_level0())).flatten()
+        {
+            return Some(merge);
+        }
+        let moves = |table: &&TableMeta| {
+            !is_small(table)
+                && !self.levels.is_busy(table)
+                && !self.levels.is_quarantined(table)
+                && self.levels.overlap(base_level, &table.bounds).is_empty()
+                && !self.is_to_rewrite(table, base_level)
+        };
+        let mut moved: Run<'a> = tables.iter().copied().filter(moves).collect();
+        moved.sort_by_key(|table| u64::MAX - table.run);
+        let has_several = moved.len() > 1;
+        has_several.then(|| Compaction::moves(self.levels, Reason::Level0, moved, base_level))?
+    }
+
+    fn is_full(&self) -> bool {
+        self.levels.level0().len() >= self.options.runs_max()
+    }
+
+    pub(super) fn all_of_level0(&self) -> Run<'a> {
+        self.levels.level0().iter().flatten().copied().collect()
+    }
+
+    fn pick_group(&self, group: Run<'a>, targets: &Targets) -> Option<Compaction> {
         let base_level = targets.base_level;
-        if self.levels.goes_down(&group, &targets, self.options) {
+        if self.levels.goes_down(&group, targets, self.options) {
             let down = self.move_level0_down(Reason::Level0, group.clone());
             return down.or_else(|| self.merge_due(group));
         }
@@ -138,12 +177,11 @@ impl<'a> Picker<'a> {
                 return self.move_level0_down(Reason::Level0, older);
             }
         }
-        let is_full = self.levels.level0().len() >= self.options.runs_max();
+        let is_full = self.is_full();
         let goes_down = is_full && !self.levels.is_kept_in_level0(&group, base_level);
-        let all = || self.levels.level0().iter().flatten().copied().collect();
         self.merge_due(group.clone())
             // Adjacent tables become one run at little cost.
-            .or_else(|| is_full.then(|| self.merge_due(all()))?)
+            .or_else(|| is_full.then(|| self.merge_due(self.all_of_level0()))?)
             .or_else(|| goes_down.then(|| self.move_level0_down(Reason::Level0, group))?)
     }
 

@@ -27,7 +27,7 @@
 //!
 //! A quarantined table is never merged. It may be moved to a level where it overlaps nothing.
 //!
-//! A single table without overlap below is moved, unless a rewrite helps: see
+//! A single table without overlap is moved, unless a rewrite helps: see
 //! [`Compaction::is_trivial_move`].
 
 use std::collections::BTreeSet;
@@ -265,7 +265,7 @@ impl<'a> Picker<'a> {
     /// Otherwise a store opened for a few writes at a time would collect a table each time. The
     /// neighbor has at most four times the size, which bounds the cost.
     fn small_neighbour(&self, level: u8, key: &[u8], own_bytes: u64) -> Option<&'a TableMeta> {
-        let small_bytes = self.options.base_level_bytes_max / SMALL_TABLES_IN_BASE_LEVEL;
+        let small_bytes = self.small_bytes();
         if own_bytes >= small_bytes || self.options.style != CompactionStyle::Leveled {
             return None;
         }
@@ -289,18 +289,27 @@ impl<'a> Picker<'a> {
         inputs: Vec<(u8, Run<'a>)>,
         output_level: u8,
     ) -> Option<Compaction> {
-        Compaction::new(self.levels, reason, inputs, output_level, |table| {
-            // An estimate. With a settled put, of number 0, `seen` is true even if all tombstones
-            // are newer than the oldest snapshot. Then the table is rewritten instead of moved:
-            // once for each level, so this ends.
-            let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
-            let is_bottom = (output_level..=self.levels.last())
-                .skip(1)
-                .all(|level| self.levels.overlap(level, &table.bounds).is_empty());
-            let is_droppable = table.tombstones > 0 && seen && is_bottom;
-            let is_last = output_level == self.levels.last();
-            is_droppable || is_last && self.otherwise_compressed.contains(&table.id)
-        })
+        let is_to_rewrite = |table: &TableMeta| self.is_to_rewrite(table, output_level);
+        Compaction::new(self.levels, reason, inputs, output_level, is_to_rewrite)
+    }
+
+    /// Returns `true` if a table must not be moved to `output_level`: a rewrite helps.
+    pub(super) fn is_to_rewrite(&self, table: &TableMeta, output_level: u8) -> bool {
+        // An estimate. With a settled put, of number 0, `seen` is true even if all tombstones are
+        // newer than the oldest snapshot. Then the table is rewritten instead of moved: once for
+        // each level, so this ends.
+        let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
+        let is_bottom = (output_level..=self.levels.last())
+            .skip(1)
+            .all(|level| self.levels.overlap(level, &table.bounds).is_empty());
+        let is_droppable = table.tombstones > 0 && seen && is_bottom;
+        let is_last = output_level == self.levels.last();
+        is_droppable || is_last && self.otherwise_compressed.contains(&table.id)
+    }
+
+    /// Returns the length below which a table is merged with a neighbor, in bytes.
+    pub(super) fn small_bytes(&self) -> u64 {
+        self.options.base_level_bytes_max / SMALL_TABLES_IN_BASE_LEVEL
     }
 
     /// Returns `true` if `table` has tombstones or overwritten entries, and a rewrite in the last

@@ -230,9 +230,10 @@ impl Store {
         let inputs: Vec<_> =
             choice.tables().map(|id| self.tables.remove(&id).expect("an input")).collect();
         if choice.is_trivial_move {
-            let [(meta, entries)] = <[_; 1]>::try_from(inputs).expect("one input moves");
-            let meta = TableMeta { level, run: choice.output_run, ..meta };
-            self.tables.insert(meta.id, (meta, entries));
+            for (meta, entries) in inputs {
+                let meta = TableMeta { level, run: choice.output_run, ..meta };
+                self.tables.insert(meta.id, (meta, entries));
+            }
             return;
         }
         if choice.is_unlink {

@@ -333,6 +333,27 @@ fn runs_of_another_style_stop_no_write_while_they_are_merged() {
     writer.join().expect("it has ended").expect("the receiver is alive");
 }
 
+/// Runs of a time series overlap nothing. One job for each would stop writes for as long.
+#[test]
+fn runs_of_another_style_without_overlap_stop_no_write() {
+    let busy = busy(options(1));
+    let db = &busy.db;
+    let style = KeyspaceOptions::new().compaction_style(Fifo::new(1 << 30));
+    let keyspace = db.keyspace_with("a", &style).expect("there is room");
+    for key in 0..60_u64 {
+        keyspace.insert(key.to_be_bytes(), "value").expect("there is room");
+        add_runs(db, "a", 1, 0);
+    }
+    assert_eq!(level0_runs(db, "a"), 60);
+    keyspace.set_options(KeyspaceOptions::new()).expect("good options");
+    let job = claim(db).expect("60 runs are due");
+    let Job::Compact(_, compaction) = &job else { panic!("{job:?}") };
+    assert_eq!(compaction.tables().count(), 60);
+    assert_eq!(db.store().debt(&tree_of(db, "a")).level0_runs, 0);
+    assert!(db.store().carry_out(&job), "there is room");
+    assert_eq!(level0_runs(db, "a"), 1);
+}
+
 /// Otherwise a batch over many keyspaces would take milliseconds for each.
 #[test]
 fn a_batch_is_delayed_once() {
