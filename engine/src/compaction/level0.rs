@@ -13,6 +13,9 @@
 //!   the newer ones together. From `runs_max` runs on, the runs that are cheapest per removed run
 //!   are merged, also of several groups. If there are too few, a group is compacted into the base
 //!   level at any cost.
+//! * A merge reads at most [`merged_runs_max`](LevelOptions::merged_runs_max) runs, so that its
+//!   buffers fit in memory: the oldest ones of a group that is compacted into the base level, or
+//!   else the cheapest neighbors.
 //! * Tables that overlap no other table of level 0 follow the groups. All that can **be moved** are
 //!   moved at once. From twice `runs_max` small ones on, they are merged within level 0 first.
 //!
@@ -161,8 +164,9 @@ impl<'a> Picker<'a> {
 
     fn pick_group(&self, group: Run<'a>, targets: &Targets) -> Option<Compaction> {
         let base_level = targets.base_level;
-        if self.levels.goes_down(&group, targets, self.options) {
-            let down = self.move_level0_down(Reason::Level0, group.clone());
+        let oldest_runs = self.oldest_runs(group.clone());
+        if self.levels.goes_down(&oldest_runs, targets, self.options) {
+            let down = self.move_level0_down(Reason::Level0, oldest_runs);
             return down.or_else(|| self.merge_due(group));
         }
         let quarantined = group.iter().filter(|table| self.levels.is_quarantined(table));
@@ -174,15 +178,22 @@ impl<'a> Picker<'a> {
                     return self.compaction(Reason::Level0, vec![(0, vec![oldest])], level);
                 }
             } else if !self.levels.is_kept_in_level0(&older, base_level) {
-                return self.move_level0_down(Reason::Level0, older);
+                return self.move_level0_down(Reason::Level0, self.oldest_runs(older));
             }
         }
         let is_full = self.is_full();
-        let goes_down = is_full && !self.levels.is_kept_in_level0(&group, base_level);
-        self.merge_due(group.clone())
+        let goes_down = is_full && !self.levels.is_kept_in_level0(&oldest_runs, base_level);
+        self.merge_due(group)
             // Adjacent tables become one run at little cost.
             .or_else(|| is_full.then(|| self.merge_due(self.all_of_level0()))?)
-            .or_else(|| goes_down.then(|| self.move_level0_down(Reason::Level0, group))?)
+            .or_else(|| goes_down.then(|| self.move_level0_down(Reason::Level0, oldest_runs))?)
+    }
+
+    /// Returns the oldest runs of a group that a merge can read: none older stays above them.
+    fn oldest_runs(&self, mut group: Run<'a>) -> Run<'a> {
+        group.sort_by_key(|table| u64::MAX - table.run);
+        let runs: Vec<_> = group.chunk_by(|a, b| a.run == b.run).collect();
+        runs[runs.len().saturating_sub(self.options.merged_runs_max)..].concat()
     }
 
     /// Merges runs of a group that stays in a due level 0.
@@ -215,7 +226,7 @@ impl<'a> Picker<'a> {
     }
 
     /// Merges adjacent runs of a group within level 0. `count` returns the number of runs to merge,
-    /// newest first.
+    /// newest first. Of too many, the cheapest neighbors are merged.
     pub(super) fn merge_in_level0(
         &self,
         reason: Reason,
@@ -228,8 +239,10 @@ impl<'a> Picker<'a> {
         let stays = |run: &&[&TableMeta]| {
             run.iter().any(|table| self.levels.is_busy(table) || self.levels.is_quarantined(table))
         };
-        let merged = runs.split(stays).find_map(|free| free.get(..count(free)?));
-        self.compaction(reason, vec![(0, merged?.concat())], 0)
+        let merged = runs.split(stays).find_map(|free| free.get(..count(free)?))?;
+        let cost = |runs: &&[&[&TableMeta]]| -> u64 { runs.iter().map(|run| bytes(*run)).sum() };
+        let few = merged.windows(merged.len().min(self.options.merged_runs_max));
+        self.compaction(reason, vec![(0, few.min_by_key(cost)?.concat())], 0)
     }
 }
 

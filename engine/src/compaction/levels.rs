@@ -76,6 +76,11 @@ pub(crate) struct LevelOptions {
     pub(crate) fan_out: u64,
     /// Target size of a table, in bytes. At least 1; default [`DEFAULT_TABLE_BYTES`].
     pub(crate) table_bytes: u64,
+    /// Most runs that a merge reads, whose buffers have a limit. At least 2 [`level0_runs`]; no
+    /// limit by default.
+    ///
+    /// [`level0_runs`]: Self::level0_runs
+    pub(crate) merged_runs_max: usize,
     /// Default leveled. Others have no targets: their base level is the first with a table, or the
     /// last.
     pub(crate) style: CompactionStyle,
@@ -89,6 +94,7 @@ impl Default for LevelOptions {
             lazy_bases: 0,
             fan_out: 10,
             table_bytes: DEFAULT_TABLE_BYTES,
+            merged_runs_max: usize::MAX,
             style: CompactionStyle::Leveled,
         }
     }
@@ -108,6 +114,13 @@ impl LevelOptions {
             style,
             ..Self::default()
         }
+    }
+
+    /// Limits the runs of a merge to those whose buffers of `run_bytes` bytes each take at most
+    /// `bytes_max` bytes.
+    pub(crate) fn limit_merges(&mut self, bytes_max: u64, run_bytes: u64) {
+        let runs = usize::try_from(bytes_max / run_bytes.max(1)).unwrap_or(usize::MAX);
+        self.merged_runs_max = runs.max(self.runs_max());
     }
 
     /// Returns the maximum size of the last level for a direct compaction of level 0 into it.
@@ -204,13 +217,6 @@ impl<'a> Levels<'a> {
     /// Returns the number of runs of level 0 that running compactions read as a whole.
     pub(crate) fn level0_runs_busy(&self) -> usize {
         let is_held = |run: &&Run<'_>| run.iter().all(|table| self.is_busy(table));
-        self.level0.iter().filter(is_held).count()
-    }
-
-    /// Returns how many runs of level 0 `compaction` holds as a whole.
-    pub(crate) fn level0_runs_held(&self, compaction: &Compaction) -> usize {
-        let inputs: HashSet<u64> = compaction.tables().collect();
-        let is_held = |run: &&Run<'_>| run.iter().all(|table| inputs.contains(&table.id));
         self.level0.iter().filter(is_held).count()
     }
 

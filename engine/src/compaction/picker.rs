@@ -165,7 +165,8 @@ impl<'a> Picker<'a> {
 
     /// Chooses the next step towards [`RangeChoice::Done`].
     ///
-    /// Compacts the tables above the last level at once, with all tables that they overlap below.
+    /// Merges runs of level 0 if they are too many for a merge. Compacts the tables above the last
+    /// level at once, with all tables that they overlap below.
     /// Then rewrites tables of the last level one by one, if one of these holds:
     ///
     /// * Their compression differs.
@@ -188,7 +189,13 @@ impl<'a> Picker<'a> {
             if let Some(table) = tables.find(|table| self.levels.is_quarantined(table)) {
                 return RangeChoice::Quarantined(table.id);
             }
-            self.compaction(Reason::Range, inputs, last)
+            let runs: BTreeSet<u64> = inputs[0].1.iter().map(|table| table.run).collect();
+            let are_too_many = runs.len() > self.options.merged_runs_max;
+            let count = |free: &[&[&TableMeta]]| (free.len() > 1).then_some(free.len());
+            // Whole runs: a newer table beside the range may overlap an older one of the range.
+            let all = || self.merge_in_level0(Reason::Range, self.all_of_level0(), count);
+            let merged = are_too_many.then(all).flatten();
+            merged.or_else(|| self.compaction(Reason::Range, inputs, last))
         } else {
             let run = self.levels.run(last).iter();
             let is_due = |t: &TableMeta| {

@@ -9,6 +9,9 @@
 //!    [`size_ratio_percent`](SizeTiered::size_ratio_percent).
 //! 3. **Count**: neighbors of any size, from more than [`runs_max`](SizeTiered::runs_max) runs on.
 //!
+//! A merge reads at most [`merged_runs_max`](super::levels::LevelOptions::merged_runs_max) runs: the
+//! cheapest neighbors of those that the rule chooses.
+//!
 //! Among merges by one rule, the merge that rewrites the fewest bytes per removed run is chosen. A
 //! run with a busy or quarantined table is not merged, and no other run is merged past it.
 //!
@@ -70,6 +73,7 @@ impl Picker<'_> {
         };
         let sizes: Vec<_> = runs.iter().map(size_of).collect();
         let merged = runs_to_merge(&sizes, options)?;
+        let merged = self.few_of(merged, &sizes);
         let is_with_oldest = merged.end == runs.len();
         let merged = &runs[merged];
         let output_level = match merged {
@@ -83,6 +87,15 @@ impl Picker<'_> {
             (runs[0].0, tables.collect())
         });
         self.compaction(Reason::SizeTiered, inputs.collect(), output_level)
+    }
+
+    /// Returns the cheapest neighbors of the runs `merged`, if these are too many for a merge.
+    fn few_of(&self, merged: Range<usize>, sizes: &[Option<u64>]) -> Range<usize> {
+        let runs = merged.len().min(self.options.merged_runs_max);
+        let starts = merged.start..=merged.end - runs;
+        let cost = |start: &usize| -> u64 { sizes[*start..start + runs].iter().flatten().sum() };
+        let start = starts.min_by_key(cost).unwrap_or(merged.start);
+        start..start + runs
     }
 
     /// Returns `merge` without a run between two others: a planted bug.

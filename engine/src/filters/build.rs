@@ -70,7 +70,7 @@ pub(super) fn build(
     let (store, properties) = (host.tables(), live.table.properties());
     let mut taken = take_share(store, properties.user_keys)?;
     let left = taken.share().bytes_max().saturating_sub(taken.bytes());
-    let buffers = ReadBuffers::take(taken.share(), &[RunBuffers::of(properties)], left / 2);
+    let buffers = ReadBuffers::take(taken.share(), &[RunBuffers::of_tables([live])], left / 2);
     let mut keys = FilterKeys::new(options, &store.identity(&live.meta));
     let mut cursor = Table::cursor(Arc::clone(&live.table), buffers.cursor_options());
     let (mut last, mut entries) = (None::<Vec<u8>>, 0_u64);

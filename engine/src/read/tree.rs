@@ -67,6 +67,9 @@ pub(crate) struct Tree {
     level0_runs_kept: AtomicUsize,
     /// Runs of level 0 that running compactions hold as a whole, and that delay no write.
     pub(crate) level0_runs_busy: AtomicUsize,
+    /// 1 plus the number of the newest run of level 0 that another style or a pause left; 0 if none
+    /// did. Changed under the lock of the scheduler.
+    pub(crate) level0_newest_left: AtomicU64,
     bookkeeping: Charge,
 }
 
@@ -131,6 +134,7 @@ impl Tree {
             compaction_debt_bytes: AtomicU64::new(0),
             level0_runs_kept: AtomicUsize::new(0),
             level0_runs_busy: AtomicUsize::new(0),
+            level0_newest_left: AtomicU64::new(0),
             bookkeeping,
         }
     }

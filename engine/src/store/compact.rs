@@ -46,6 +46,9 @@ use crate::{
 /// Read-ahead of all inputs takes at most this share of a worker's part for writing: 2 MiB of 16,
 /// enough for eight runs. The tables that are written need the rest.
 const READ_AHEAD_IN_SHARE: u64 = 8;
+/// Blocks and index partitions of all inputs take at most this share of a worker's part for
+/// writing, unless a few runs take more.
+const RUNS_IN_SHARE: u64 = 4;
 
 /// The next compaction of a keyspace.
 #[derive(Debug)]
@@ -175,7 +178,10 @@ impl Store {
         if cfg!(debug_assertions) {
             levels.check_invariants();
         }
-        let options = LevelOptions::of(&tree.options());
+        let mut options = LevelOptions::of(&tree.options());
+        let buffers = RunBuffers::of_tables(view.version.tables().map(|(_, _, live)| &**live));
+        let bytes_max = self.tables.writing_bytes_max() / RUNS_IN_SHARE;
+        options.limit_merges(bytes_max, buffers.bytes());
         tree.set_compaction_debt(levels.debt(&options));
         let snapshots = self.versions.snapshots();
         let now_ms = self.versions.clock().now_ms();
@@ -259,10 +265,8 @@ impl Store {
         if compaction.is_trivial_move || compaction.is_unlink {
             inputs.clear();
         }
-        let buffers_of = |run: &Vec<Arc<LiveTable>>| {
-            let tables = run.iter().map(|live| RunBuffers::of(live.table.properties()));
-            tables.reduce(RunBuffers::or).unwrap_or_default()
-        };
+        let buffers_of =
+            |run: &Vec<Arc<LiveTable>>| RunBuffers::of_tables(run.iter().map(Arc::as_ref));
         let runs: Vec<_> = inputs.iter().map(buffers_of).collect();
         let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
         let buffers = ReadBuffers::take(share, &runs, read_ahead_bytes_max);

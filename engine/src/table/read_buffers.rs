@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use sievedb_sstable::{CursorOptions, READ_AHEAD_BYTES_MAX, TableProperties};
+use sievedb_sstable::{CursorOptions, READ_AHEAD_BYTES_MAX};
 
-use super::cache_room::{ShareTaken, WorkerShare};
+use super::{
+    LiveTable,
+    cache_room::{ShareTaken, WorkerShare},
+};
 
 /// Buffers of a sorted run while it is read, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,17 +19,20 @@ pub(crate) struct RunBuffers {
 }
 
 impl RunBuffers {
-    pub(crate) fn of(table: &TableProperties) -> Self {
-        let partition_bytes = table.partition_memory_bytes_max();
-        Self { block_bytes: table.content_bytes_max, partition_bytes }
+    /// Returns the buffers of a run with these tables.
+    pub(crate) fn of_tables<'a>(tables: impl IntoIterator<Item = &'a LiveTable>) -> Self {
+        tables.into_iter().fold(Self::default(), |buffers, live| {
+            let table = live.table.properties();
+            Self {
+                block_bytes: buffers.block_bytes.max(table.content_bytes_max),
+                partition_bytes: buffers.partition_bytes.max(table.partition_memory_bytes_max()),
+            }
+        })
     }
 
-    /// Returns the buffers for two tables of a run.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            block_bytes: self.block_bytes.max(other.block_bytes),
-            partition_bytes: self.partition_bytes.max(other.partition_bytes),
-        }
+    /// Returns the length of the buffers without read-ahead, in bytes.
+    pub(crate) fn bytes(self) -> u64 {
+        self.block_bytes + self.partition_bytes
     }
 }
 
@@ -48,8 +54,7 @@ impl ReadBuffers {
         read_ahead_bytes_max: u64,
     ) -> Self {
         let read_ahead_bytes = read_ahead_bytes(read_ahead_bytes_max, runs.len());
-        let of_run =
-            |run: &RunBuffers| read_ahead_bytes as u64 + run.block_bytes + run.partition_bytes;
+        let of_run = |run: &RunBuffers| read_ahead_bytes as u64 + run.bytes();
         // One run at a time also has its next block, stored and uncompressed.
         let next = 2 * runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
         let taken = share.take(runs.iter().map(of_run).sum::<u64>() + next);

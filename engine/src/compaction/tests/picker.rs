@@ -18,7 +18,7 @@
 //! | `clock n [snapshots]`            |                            | time of the next due table     |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
-//! `levels` also takes `runs=`, `base=`, `lazy=`, `fan-out=`, `clock=`, `snapshot=`, `tiered=` for
+//! `levels` also takes `runs=`, `merge=`, `base=`, `lazy=`, `fan-out=`, `clock=`, `snapshot=`, `tiered=` for
 //! the runs of a merge, and `fifo=` and `age=`; `start` leaves the choice running. A run is
 //! `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9,exp=100-200x40`: ids, bounds, and then what differs from 1M
 //! bytes, 100 entries, no tombstones and the sequence numbers 1 to 100; 40 entries expire evenly
@@ -155,6 +155,7 @@ impl Story {
                         "runs" => self.options.level0_runs = value as usize,
                         "base" => self.options.base_level_bytes_max = value,
                         "lazy" => self.options.lazy_bases = value,
+                        "merge" => self.options.merged_runs_max = value as usize,
                         "fan-out" => self.options.fan_out = value,
                         "tiered" => {
                             self.options.base_level_bytes_max = u64::MAX;

@@ -121,6 +121,7 @@ impl Store {
                 lazy_bases,
                 fan_out: 3,
                 table_bytes: 3,
+                merged_runs_max: 4,
                 style: CompactionStyle::Leveled,
             },
             oldest_snapshot,

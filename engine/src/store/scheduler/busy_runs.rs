@@ -9,7 +9,7 @@ use crate::{
     compaction::{choice::Compaction, levels::Levels},
     read::tree::Tree,
     store::Store,
-    store::writer::throttle::{Pressure, pressure, runs_without_delay},
+    store::writer::throttle::{Pressure, newest_left, pressure, runs_without_delay},
     sync::atomic::Ordering::Relaxed,
 };
 
@@ -35,9 +35,13 @@ impl Store {
         let view = tree.view_seldom();
         let metas = view.version.metas();
         let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
-        let held = running.iter().map(|compaction| levels.level0_runs_held(compaction));
+        let numbers: Vec<u64> = levels.level0().iter().map(|run| run[0].run).collect();
         let allowed = tree.options().compaction_style.level0_runs_allowed();
-        let busy = runs_without_delay(levels.level0_runs_busy(), allowed, held);
+        let before = tree.level0_newest_left.load(Relaxed).checked_sub(1);
+        let newest = newest_left(&numbers, allowed, before);
+        tree.level0_newest_left.store(newest.map_or(0, |newest| newest + 1), Relaxed);
+        let left = numbers.iter().filter(|&&run| newest.is_some_and(|newest| run <= newest));
+        let busy = runs_without_delay(levels.level0_runs_busy(), left.count());
         if tree.level0_runs_busy.swap(busy, Relaxed) < busy {
             self.scheduler.progress.notify_all();
         }

@@ -63,19 +63,27 @@ pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
     Pressure::Delay(DELAY_MAX.mul_f64(most))
 }
 
-/// Returns how many of the `busy` runs of level 0, which running compactions hold, delay no write.
-/// `held` has the number of runs of each compaction. The style allows `allowed` runs.
+/// Returns how many runs of level 0 delay no write, while compactions hold `busy` of them. Another
+/// style or a pause left `left` runs: a delay until their end would last as long as a merge of the
+/// whole keyspace.
+pub(in crate::store) fn runs_without_delay(busy: usize, left: usize) -> usize {
+    if busy == 0 { 0 } else { left.max(busy.min(LEVEL0_RUNS_BUSY_MAX)) }
+}
+
+/// Returns the number of the newest run of level 0 that another style or a pause left; `None` if
+/// none did. `runs` has the numbers of all runs, newest first, and `before` is the last result. The
+/// style allows `allowed` runs.
 ///
-/// A compaction of more than [`ORDINARY_RUNS_MAX`] others has the runs of another style, or of a
-/// pause. A delay until its end would last as long as a merge of the whole keyspace.
-pub(in crate::store) fn runs_without_delay(
-    busy: usize,
+/// A keyspace has more than [`ORDINARY_RUNS_MAX`] others only after another style or a pause. Newer
+/// runs do not count, so flushes add no more than merges remove.
+pub(in crate::store) fn newest_left(
+    runs: &[u64],
     allowed: usize,
-    held: impl Iterator<Item = usize>,
-) -> usize {
-    let ordinary_max = allowed.saturating_add(ORDINARY_RUNS_MAX);
-    let excess = held.filter(|&runs| runs > ordinary_max).sum::<usize>().min(busy);
-    excess + (busy - excess).min(LEVEL0_RUNS_BUSY_MAX)
+    before: Option<u64>,
+) -> Option<u64> {
+    let are_left = |count: usize| count > allowed.saturating_add(ORDINARY_RUNS_MAX);
+    let older = |newest: &u64| are_left(runs.iter().filter(|run| *run <= newest).count());
+    before.filter(older).or_else(|| runs.first().copied().filter(|_| are_left(runs.len())))
 }
 
 /// Returns why `debt` delays or stops writes.
@@ -215,20 +223,40 @@ mod tests {
 
     #[test]
     fn up_to_twelve_busy_runs_delay_no_write_except_those_of_another_style() {
-        let cases: [(usize, usize, &[usize], usize); 8] = [
-            (0, 0, &[], 0),
-            (7, 0, &[4, 3], 7),
-            (32, 0, &[32], 12),
-            (44, 0, &[32, 12], 12),
-            (48, 0, &[48], 12),
-            (49, 0, &[49], 49),
-            (64, 16, &[64], 12),
-            (520, 16, &[500, 20], 512),
+        let cases = [
+            (0, 0, 0, 0),
+            (7, 7, 0, 7),
+            (32, 32, 0, 12),
+            (44, 44, 0, 12),
+            (48, 48, 0, 12),
+            (49, 49, 0, 49),
+            (64, 64, 16, 12),
+            (520, 520, 16, 520),
+            // A merge of a part of them.
+            (520, 16, 0, 520),
+            // A pause between two merges.
+            (520, 0, 0, 0),
         ];
-        for (busy, allowed, held, want) in cases {
-            let found = runs_without_delay(busy, allowed, held.iter().copied());
-            assert_eq!(found, want, "{held:?} of {allowed} allowed");
+        for (runs, busy, allowed, want) in cases {
+            let numbers: Vec<u64> = (0..runs).rev().collect();
+            let newest = newest_left(&numbers, allowed, None);
+            let left = numbers.iter().filter(|&&run| Some(run) <= newest && newest.is_some());
+            let found = runs_without_delay(busy, left.count());
+            assert_eq!(found, want, "{busy} of {runs}, {allowed} allowed");
         }
+    }
+
+    /// Otherwise their number could grow while the old ones are merged.
+    #[test]
+    fn runs_that_are_flushed_beside_those_of_another_style_count() {
+        let runs = |newest: u64| (0..newest).rev().collect::<Vec<_>>();
+        let left = newest_left(&runs(60), 0, None);
+        assert_eq!(left, Some(59));
+        assert_eq!(newest_left(&runs(80), 0, left), left);
+        // The first half became one run.
+        let rest = &runs(90)[..60];
+        assert_eq!(newest_left(rest, 0, left), Some(89), "30 are left of the old ones");
+        assert_eq!(newest_left(&runs(48), 0, Some(89)), None);
     }
 
     #[test]
