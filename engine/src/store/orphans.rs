@@ -38,7 +38,7 @@ pub(super) fn unlink_unnamed(
             push(tables, file);
         }
     }
-    tables.unlink_obsolete()
+    tables.unlink_obsolete(usize::MAX)
 }
 
 /// Notes that the file is obsolete, unless it was unlinked since the directory was listed.
@@ -84,5 +84,5 @@ pub(super) fn unlink_orphans(
             push(store, file);
         }
     }
-    store.unlink_obsolete()
+    store.unlink_obsolete(usize::MAX)
 }

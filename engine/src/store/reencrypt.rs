@@ -31,7 +31,7 @@ impl Store {
             self.leave_files()?;
             self.rewrite_files(files, current, &mut done)?;
         }
-        self.tables.unlink_obsolete()?;
+        self.tables.unlink_obsolete(usize::MAX)?;
         done.key_ids = self.used_keys(files)?.into_iter().collect();
         Ok(done)
     }

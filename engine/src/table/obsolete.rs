@@ -205,13 +205,13 @@ impl ObsoleteFiles {
         waiting.paths.values().all(|path| waiting.is_held(path))
     }
 
-    /// Takes the files that can be unlinked.
-    pub(crate) fn take(&self) -> Vec<PathBuf> {
+    /// Takes at most `max` of the files that can be unlinked: the newest tables, or else the files
+    /// that have waited longest.
+    pub(crate) fn take(&self, max: usize) -> Vec<PathBuf> {
         let mut waiting = self.waiting.lock();
-        let paths = mem::take(&mut waiting.paths);
-        let (held, free) = paths.into_iter().partition(|(_, path)| waiting.is_held(path));
-        waiting.paths = held;
-        BTreeMap::into_values(free).collect()
+        let free = waiting.paths.iter().filter(|(_, path)| !waiting.is_held(path));
+        let free: Vec<_> = free.map(|(&key, _)| key).take(max).collect();
+        free.into_iter().filter_map(|key| waiting.paths.remove(&key)).collect()
     }
 
     /// Takes the file to unlink first: the newest table, or else the file that has waited longest.
@@ -265,7 +265,7 @@ mod tests {
         let path = PathBuf::from("000007.sst");
         fs.create(&path).unwrap();
         files.push(path.clone());
-        let paths = files.take();
+        let paths = files.take(usize::MAX);
         assert!(files.needs_list(&paths));
         files.unlink(&fs, paths);
         assert!(!fs.exists(&path).unwrap());
@@ -283,17 +283,20 @@ mod tests {
         let first = files.hold(vec![9, 7]);
         let second = files.hold(vec![7]);
         files.extend(["000007.sst".into(), "000008.log".into(), "000009.filter".into()]);
-        assert_eq!(files.take(), [PathBuf::from("000008.log")]);
+        assert_eq!(files.take(usize::MAX), [PathBuf::from("000008.log")]);
         assert!(files.is_empty(), "a worker would try again at once");
         drop(first);
-        assert_eq!(files.take(), [PathBuf::from("000009.filter")]);
+        assert_eq!(files.take(usize::MAX), [PathBuf::from("000009.filter")]);
         drop(second);
         assert!(!files.is_empty());
         files.extend(["000001.log".into(), "000011.sst".into()]);
         let first = || files.take_first().expect("a file");
         assert_eq!([first(), first()].map(|path| table_id(&path)), [Some(11), Some(7)]);
-        assert_eq!(files.take(), [PathBuf::from("000001.log")]);
+        assert_eq!(files.take(usize::MAX), [PathBuf::from("000001.log")]);
         assert_eq!(files.take_first(), None);
+        files.extend(["000012.sst".into(), "000013.log".into(), "000014.sst".into()]);
+        assert_eq!(files.take(1), [PathBuf::from("000014.sst")], "the newest table");
+        assert_eq!(files.take(9), ["000012.sst", "000013.log"].map(PathBuf::from));
     }
 
     /// Readers push under the same lock.
@@ -316,7 +319,7 @@ mod tests {
         files.retire_listed([3, 4]);
         files.push("000003.sst".into());
         files.push_part("000005.sst".into());
-        let paths = files.take();
+        let paths = files.take(usize::MAX);
         assert!(!files.needs_list(&paths));
         files.retire(6);
         assert!(files.needs_list(&paths));

@@ -19,14 +19,15 @@ use super::store::TableStore;
 use crate::{Result, file_name::FileName};
 
 impl TableStore {
-    /// Unlinks all obsolete files. A failure to unlink one is harmless: the next open retries.
+    /// Unlinks at most `max` obsolete files. A failure to unlink one is harmless: the next open
+    /// retries.
     ///
     /// # Errors
     ///
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
-    pub(crate) fn unlink_obsolete(&self) -> Result<()> {
+    pub(crate) fn unlink_obsolete(&self, max: usize) -> Result<()> {
         let _turn = self.obsolete_files.unlink_turn.lock();
-        self.unlink_taken(self.obsolete_files.take())
+        self.unlink_taken(self.obsolete_files.take(max))
     }
 
     /// Unlinks one obsolete file at the pace of [`UnlinkPace`](super::unlink_pace::UnlinkPace), at

@@ -56,12 +56,17 @@ impl Store {
         self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
     }
 
-    /// Claims an unlink if one is due and no worker unlinks.
-    pub(super) fn claim_unlink(&self, state: &mut State) -> Option<Job> {
-        let is_due = !state.has_unlinker
+    /// Claims an unlink if one is due and no worker unlinks. After an unlink, a flush that `may_flush`
+    /// allows comes first.
+    pub(super) fn claim_unlink(&self, state: &mut State, may_flush: bool) -> Option<Job> {
+        let is_flush_first =
+            mem::take(&mut state.flush_turn) && may_flush && self.has_unclaimed_flush(state);
+        let is_due = !is_flush_first
+            && !state.has_unlinker
             && !self.tables.obsolete_files.is_empty()
             && (state.full_disk.error().is_some() || self.unlink_wait().is_zero());
         state.has_unlinker |= is_due;
+        state.flush_turn = is_due;
         is_due.then_some(Job::Unlink)
     }
 
@@ -78,15 +83,16 @@ impl Store {
         if state.shut_down || self.versions.is_read_only() {
             return None;
         }
-        if let Some(unlink) = self.claim_unlink(&mut state) {
+        let now = self.options.clock.now();
+        let is_behind = self.versions.is_behind();
+        let may_flush = state.full_disk.may_flush(now);
+        self.note_changes(&mut state);
+        if let Some(unlink) = self.claim_unlink(&mut state, may_flush && !is_behind) {
             return Some(unlink);
         }
-        let now = self.options.clock.now();
-        let may_flush = state.full_disk.may_flush(now);
-        if self.versions.is_behind() {
+        if is_behind {
             return may_flush.then_some(Job::Record);
         }
-        self.note_changes(&mut state);
         if mem::take(&mut state.merge_turn)
             && let Some(merge) = self.claim_crowded(&mut state, MERGE_BYTES_BEFORE_FLUSH)
         {

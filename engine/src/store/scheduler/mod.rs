@@ -106,6 +106,8 @@ struct State {
     flushing: BTreeSet<u64>,
     /// A flush was claimed: a merge of a crowded store precedes the next one.
     merge_turn: bool,
+    /// An unlink was claimed: a flush precedes the next one.
+    flush_turn: bool,
     /// Threads that unlink obsolete files.
     unlinking: usize,
     /// One worker at a time unlinks obsolete files: others would wait for it.

@@ -82,13 +82,15 @@ impl Store {
         if self.has_free_worker(&state) || state.shut_down || self.versions.is_read_only() {
             return None;
         }
-        if let Some(unlink) = self.claim_unlink(&mut state) {
+        let may_flush = state.full_disk.may_flush(self.options.clock.now());
+        let may_flush = may_flush && !self.versions.is_behind();
+        self.note_changes(&mut state);
+        if let Some(unlink) = self.claim_unlink(&mut state, may_flush) {
             return Some(unlink);
         }
-        if self.versions.is_behind() || !state.full_disk.may_flush(self.options.clock.now()) {
+        if !may_flush {
             return None;
         }
-        self.note_changes(&mut state);
         if let Some(tree) = self.claim_flush(&mut state) {
             return Some(Job::Flush(tree));
         }

@@ -21,6 +21,9 @@ use crate::{
     table::cache_room::WorkerShare,
 };
 
+/// Files that a worker unlinks at a time. Flushes may wait for it.
+pub(super) const UNLINKS_MAX: usize = 16;
+
 /// Notifies workers. Counts its rings: none is missed between a claim and the wait. Its lock is the
 /// last of all: a drop may ring under any other lock.
 #[derive(Debug, Default)]
@@ -366,16 +369,16 @@ impl Store {
         }
     }
 
-    /// Unlinks the next obsolete file, or all without a pace or room on the disk, unless the store
-    /// is being closed.
+    /// Unlinks the next obsolete file, or [several](UNLINKS_MAX) without a pace or room on the disk,
+    /// unless the store is being closed.
     fn unlink_due(&self) {
         let is_full = self.scheduler.state.lock().full_disk.error().is_some();
-        if is_full || !self.tables.unlink_pace.is_set() {
-            return self.unlink_obsolete();
-        }
-        if let Some(_unlinking) = self.scheduler.begin_unlink()
-            && let Err(error) = self.tables.unlink_first_obsolete(self.options.clock.now())
-        {
+        let Some(_unlinking) = self.scheduler.begin_unlink() else { return };
+        let unlinked = match is_full || !self.tables.unlink_pace.is_set() {
+            true => self.tables.unlink_obsolete(UNLINKS_MAX),
+            false => self.tables.unlink_first_obsolete(self.options.clock.now()),
+        };
+        if let Err(error) = unlinked {
             self.poison(error);
         }
     }
@@ -390,7 +393,7 @@ impl Store {
     /// Unlinks obsolete files, also of a store that is being closed. Those that remain are orphans
     /// at the next opening.
     pub(crate) fn unlink_last(&self) {
-        if let Err(error) = self.tables.unlink_obsolete() {
+        if let Err(error) = self.tables.unlink_obsolete(usize::MAX) {
             self.poison(error);
         }
     }

@@ -1,6 +1,9 @@
 //! Unlinks of obsolete files.
 
-use super::{priorities::options, *};
+use super::{
+    priorities::{busy, freeze, options},
+    *,
+};
 
 fn tables(fs: &MemoryFs) -> usize {
     fs.contents().into_keys().filter(|name| name.ends_with(".sst")).count()
@@ -53,4 +56,27 @@ fn the_end_of_a_failed_ingestion_notifies_a_worker() {
     assert!(failed.is_some_and(|error| error.is_no_space()));
     drop(ingestion);
     wait_for_tables(&memory, 0);
+}
+
+/// Otherwise hundreds of unlinks stop writes, with one worker.
+#[test]
+fn a_flush_waits_for_few_unlinks() {
+    let busy = busy(options(1));
+    let (db, store) = (&busy.db, busy.db.store());
+    while let Some(job) = store.claim() {
+        store.carry_out(&job);
+    }
+    let files = &store.tables.obsolete_files;
+    files.extend((1_000..1_200).map(|id| FileName::Table(id).path(&store.tables.folder)));
+    freeze(db, "other", 1);
+    let unlink = store.claim().expect("files are obsolete");
+    assert!(matches!(unlink, Job::Unlink), "{unlink:?}");
+    assert!(store.carry_out(&unlink));
+    let left = files.take(usize::MAX);
+    assert_eq!(left.len(), 184);
+    files.extend(left);
+    let flush = store.claim().expect("a memtable is frozen");
+    assert!(matches!(flush, Job::Flush(_)), "{flush:?}");
+    assert!(store.carry_out(&flush), "there is room");
+    assert!(matches!(store.claim(), Some(Job::Unlink)));
 }
