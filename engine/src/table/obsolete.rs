@@ -199,6 +199,11 @@ impl ObsoleteFiles {
         !self.retired.lock().unlinked_logs.is_empty()
     }
 
+    /// Returns the number of files that wait, also those that must stay.
+    pub(crate) fn count(&self) -> usize {
+        self.waiting.lock().paths.len()
+    }
+
     /// Returns `true` if no file can be unlinked.
     pub(crate) fn is_empty(&self) -> bool {
         let waiting = self.waiting.lock();

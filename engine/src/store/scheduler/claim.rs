@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
-use super::{Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN};
+use super::{
+    Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
+    requests::RangeRequest, workers::UNLINKS_MAX,
+};
 use crate::{
     compaction::choice::{Compaction, Reason},
     read::{changed_trees::TreeIds, tree::Tree},
@@ -266,7 +269,9 @@ impl Store {
                     return None;
                 }
                 // The files that it replaced are being unlinked. The end of that rings the bell.
-                Chosen::RangeIsDone if state.has_unlinker => return None,
+                Chosen::RangeIsDone if self.awaits_unlinks(state, request.as_ref(), id) => {
+                    return None;
+                }
                 // Later runs may be due, and no change would notify a worker.
                 Chosen::RangeIsDone => {
                     if let Some(request) = &request {
@@ -283,6 +288,18 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Returns whether files that `request` for the keyspace `id` replaced may still be unlinked.
+    /// Does not wait for files that became obsolete later.
+    fn awaits_unlinks(&self, state: &mut State, request: Option<&RangeRequest>, id: u64) -> bool {
+        let Some(request) = request.filter(|_| state.has_unlinker) else { return false };
+        let waiting = match self.tables.unlink_pace.is_set() {
+            true => 0,
+            false => self.tables.obsolete_files.count().div_ceil(UNLINKS_MAX) as u64,
+        };
+        let unlinks = state.unlinks + 1 + waiting;
+        state.unlinks < state.requests.await_unlinks(id, request.number, unlinks)
     }
 
     /// Returns whether `next` of `tree` waits, so that a worker remains for short compactions.

@@ -112,6 +112,8 @@ struct State {
     unlinking: usize,
     /// One worker at a time unlinks obsolete files: others would wait for it.
     has_unlinker: bool,
+    /// Number of unlinks by workers so far, of up to 16 files each.
+    unlinks: u64,
     /// Jobs of filters in flight.
     filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.

@@ -102,7 +102,9 @@ struct Unlinker<'a>(&'a Scheduler);
 
 impl Drop for Unlinker<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().has_unlinker = false;
+        let mut state = self.0.state.lock();
+        state.has_unlinker = false;
+        state.unlinks += 1;
         self.0.progress.notify_all();
     }
 }

@@ -1,7 +1,7 @@
 //! Unlinks of obsolete files.
 
 use super::{
-    priorities::{busy, freeze, options},
+    priorities::{busy, claim_long, freeze, options},
     *,
 };
 
@@ -79,4 +79,25 @@ fn a_flush_waits_for_few_unlinks() {
     assert!(matches!(flush, Job::Flush(_)), "{flush:?}");
     assert!(store.carry_out(&flush), "there is room");
     assert!(matches!(store.claim(), Some(Job::Unlink)));
+}
+
+/// Otherwise steady flushes beside `compact()`, or an unlink that hangs, would block it.
+#[test]
+fn a_request_waits_for_no_later_unlink() {
+    let busy = busy(options(2));
+    let store = busy.db.store();
+    let long = claim_long(&busy.db);
+    assert!(store.carry_out(&long), "there is room");
+    let is_done = || store.scheduler.state.lock().requests.is_empty();
+    assert!(matches!(store.claim(), Some(Job::Unlink)), "its inputs are obsolete");
+    let files = &store.tables.obsolete_files;
+    assert_eq!(files.take(usize::MAX).len(), 3, "as if they were being unlinked");
+    store.claim();
+    assert!(!is_done());
+    assert!(store.carry_out(&Job::Unlink));
+    files.push(FileName::Table(1_000).path(&store.tables.folder));
+    assert!(matches!(store.claim(), Some(Job::Unlink)));
+    store.claim();
+    assert!(is_done());
+    assert!(store.carry_out(&Job::Unlink));
 }
