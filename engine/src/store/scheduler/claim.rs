@@ -177,11 +177,14 @@ impl Store {
         None
     }
 
-    /// Claims a compaction of the next keyspace in turn. One of level 0 precedes others if it is
-    /// found within [`LOOKS_MAX`] keyspaces.
+    /// Claims a compaction of level 0 that a write waits for, or else one of the next keyspace in
+    /// turn. One of level 0 precedes others if it is found within [`LOOKS_MAX`] keyspaces.
     pub(super) fn claim_compaction(&self, state: &mut State, wanted: Wanted) -> Option<Job> {
         if state.pauses > 0 || !state.full_disk.may_compact(self.options.clock.now()) {
             return None;
+        }
+        if let Some(stopped) = self.claim_stopped(state, wanted) {
+            return Some(stopped);
         }
         let mut walk = TreeIds::walk_behind(state.due.last_compacted);
         let (mut other, mut looks) = (None, 0);
@@ -189,14 +192,7 @@ impl Store {
             && let Some(id) = walk.next(&state.due.compact)
         {
             let Some((tree, compaction)) = self.next_compaction(state, id) else { continue };
-            let precedes = match wanted {
-                Wanted::All => is_of_level0(&compaction),
-                Wanted::UrgentOfLevel0 => {
-                    is_short_of_level0(&compaction) || self.is_urgent(&tree, &compaction)
-                }
-                Wanted::ShortOfLevel0 => is_short_of_level0(&compaction),
-            };
-            if precedes {
+            if self.precedes(&tree, &compaction, wanted) {
                 return Some(self.claim_this(state, tree, compaction));
             }
             looks += 1;
@@ -205,6 +201,33 @@ impl Store {
             }
         }
         other.map(|(tree, compaction)| self.claim_this(state, tree, compaction))
+    }
+
+    /// Claims a compaction of level 0 that a write waits for.
+    fn claim_stopped(&self, state: &mut State, wanted: Wanted) -> Option<Job> {
+        let mut from = 0;
+        while let Some(id) = state.due.stopped.first_from(from) {
+            from = id + 1;
+            let is_stopped = |tree: Arc<Tree>| pressure(self.debt(&tree)) == Pressure::Stop;
+            if !self.tree_of_id(id).is_some_and(is_stopped) {
+                state.due.stopped.remove(id);
+            } else if let Some((tree, compaction)) = self.next_compaction(state, id)
+                && self.precedes(&tree, &compaction, wanted)
+            {
+                return Some(self.claim_merge(state, tree, compaction));
+            }
+        }
+        None
+    }
+
+    /// Returns whether this compaction of `tree` precedes others, and is `wanted`.
+    fn precedes(&self, tree: &Tree, compaction: &Compaction, wanted: Wanted) -> bool {
+        let is_short = is_short_of_level0(compaction);
+        match wanted {
+            Wanted::All => is_of_level0(compaction),
+            Wanted::UrgentOfLevel0 => is_short || self.is_urgent(tree, compaction),
+            Wanted::ShortOfLevel0 => is_short,
+        }
     }
 
     /// Claims this compaction of the keyspace whose turn it was.

@@ -18,6 +18,8 @@ pub(in crate::store) struct DueTrees {
     pub(in crate::store) flush: TreeIds,
     /// May have a compaction due.
     pub(in crate::store) compact: TreeIds,
+    /// Writes wait for a compaction of level 0.
+    pub(in crate::store) stopped: TreeIds,
     /// The keyspaces of the last flush and of the last compaction: the next search begins behind
     /// them.
     pub(in crate::store) last_flushed: u64,

@@ -270,6 +270,12 @@ impl Scheduler {
         }
     }
 
+    /// Notes that a write waits for a compaction of level 0 of this keyspace.
+    pub(in crate::store) fn note_stopped(&self, id: u64) {
+        self.state.lock().due.stopped.add([id]);
+        self.wake();
+    }
+
     /// Makes workers check all keyspaces: a compaction may be due without a change.
     pub(crate) fn look_at_all(&self) {
         self.state.lock().looks_at_all = true;

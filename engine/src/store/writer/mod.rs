@@ -403,6 +403,7 @@ impl Store {
             }
             let is_over = || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
             let compactions_of = (reason == StallReason::Level0).then_some(tree.id);
+            compactions_of.into_iter().for_each(|id| self.scheduler.note_stopped(id));
             self.stall(|| self.wait_for_work(compactions_of, |_| is_over()))?;
         }
         Ok(())

@@ -226,3 +226,29 @@ fn a_compaction_repeats_a_flush_that_found_no_space() {
         assert_eq!(db.stats().background.flushes - before, flushes, "{pause_ms} ms");
     }
 }
+
+/// Also behind many keyspaces with another compaction due.
+#[test]
+fn a_compaction_carries_out_a_merge_that_a_write_waits_for() {
+    let busy = busy(options(1));
+    let db = &busy.db;
+    let long = claim_long(db);
+    let fifo = KeyspaceOptions::new().compaction_style(crate::Fifo::new(10 << 10));
+    for number in 0..20 {
+        let name = format!("fifo {number}");
+        db.keyspace_with(&name, &fifo).expect("there is room");
+        add_runs(db, &name, 2, 100);
+    }
+    add_runs(db, "stopped", 32, 1);
+    let keyspace = db.keyspace("stopped").expect("it exists");
+    let (sender, written) = mpsc::channel();
+    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
+    let id = tree_of(db, "stopped").id;
+    while db.store().scheduler.state.lock().due.stopped.first_from(0) != Some(id) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(db.store().carry_out(&long), "there is room");
+    let result = written.recv_timeout(Duration::from_secs(10));
+    result.expect("it does not wait for a worker").expect("there is room");
+    writer.join().expect("it has ended").expect("the receiver is alive");
+}
