@@ -332,12 +332,8 @@ impl Error {
     /// Returns `true` if a retry may succeed and the state on disk is known. The causes: a full
     /// disk, no file descriptor, no memory, or an interrupted call.
     pub(crate) fn is_passing(&self) -> bool {
-        use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
-        let is_short = |error: &io::Error| {
-            is_out_of_files(error) || matches!(error.kind(), OutOfMemory | Interrupted | WouldBlock)
-        };
         self.is_no_space()
-            || matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_short(source))
+            || matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_shortage(source))
     }
 
     /// Returns `true` if the bytes of a file are damaged or cannot be read.
@@ -348,6 +344,12 @@ impl Error {
             _ => false,
         }
     }
+}
+
+/// Returns `true` if there was no file descriptor or memory, or the call was interrupted.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
+    is_out_of_files(error) || matches!(error.kind(), OutOfMemory | Interrupted | WouldBlock)
 }
 
 /// Returns `true` if the process or the system has no file descriptor left.

@@ -269,13 +269,17 @@ impl<'a> Changes<'a> {
 
     fn load_table(&mut self, target: &Target, columns: f64) {
         let filters = &target.live.filters();
-        if let Some(loaded) = filters.loaded(columns) {
+        let loaded = filters.loaded(columns);
+        if let Some(reason) = filters.damage() {
+            self.unreadable.push(Unreadable::new(target, reason.to_owned()));
+        } else if loaded.is_none() {
+            // Otherwise the filter would stay in its file.
+            self.is_stuck = true;
+        }
+        if let Some(loaded) = loaded {
             self.bytes_loaded += loaded.memory_bytes() as u64;
             self.replace(target, filters, loaded);
             self.store.fit_cache();
-        }
-        if let Some(reason) = filters.damage() {
-            self.unreadable.push(Unreadable::new(target, reason.to_owned()));
         }
     }
 

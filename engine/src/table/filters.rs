@@ -13,6 +13,7 @@ use sievedb_filter::{
 use sievedb_sstable::{FilterState, FilterUnusable, StoredFilter};
 
 use crate::{
+    error::is_shortage,
     memory::{Charge, MemoryAccount, MemoryUse},
     table::FilterPlace,
 };
@@ -134,11 +135,13 @@ impl TableFilters {
     /// filter, read from its file.
     ///
     /// If that fails, [`damage`](Self::damage) reports the reason from then on, and reads are not
-    /// retried. A resident filter then stays, and the result is `None`.
+    /// retried. A resident filter then stays, and the result is `None`. So it is after a
+    /// [shortage](is_shortage), which is no damage.
     pub(crate) fn loaded(&self, columns: f64) -> Option<Self> {
         let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none())?;
         match stored.filter.load(columns) {
             Ok(filter) => Some(self.with_point(FilterState::Resident(filter))),
+            Err(FilterUnusable::Io(error)) if is_shortage(&error) => None,
             Err(reason) => {
                 let _ = stored.damage.set(reason.to_string().into());
                 // The resident filter was verified and stays.

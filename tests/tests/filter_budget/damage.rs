@@ -12,7 +12,7 @@ use std::{
 };
 
 use sievedb::{Event, EventListener, FilterPolicy, PrefixExtractor};
-use sievedb_doubles::MemoryFs;
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
 use super::{KEYS, STORE_DIR, assert_all_readable, filter_bytes, grown, key, options, sum};
 
@@ -130,4 +130,25 @@ fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
         assert!(filter_bytes(&db) <= before / 2, "{name}");
         assert_all_readable(&db, 0..KEYS / 10);
     }
+}
+
+/// Their data are good: a rebuild would read all keys for nothing.
+#[test]
+fn filters_are_reloaded_after_a_shortage_of_memory() {
+    const ENOMEM: i32 = 12;
+    let fs = Arc::new(MemoryFs::new());
+    let whole = filter_bytes(&grown(&fs));
+    let faults = Arc::new(FaultFs::new(fs));
+    let reports = Arc::new(Reports::default());
+    let options = options(faults.clone(), FilterPolicy::default()).listener(reports.clone());
+    let db = options.filter_bytes_max(0).open(STORE_DIR).unwrap();
+    faults.inject(Fault::new(ENOMEM, Times::ForGood).calls(&[Call::ReadAt]).suffix(".sst"));
+    db.set_filter_bytes_max(u64::MAX).unwrap();
+    assert!(faults.failures() > 0 && filter_bytes(&db) < whole, "none can be read");
+    faults.heal();
+    db.wait_for_background().unwrap();
+    let bytes = filter_bytes(&db);
+    assert!((whole * 95 / 100..=whole * 105 / 100).contains(&bytes), "{bytes}");
+    assert!(reports.0.lock().unwrap().is_empty());
+    assert_eq!(db.stats().background.filters_rebuilt, 0);
 }
