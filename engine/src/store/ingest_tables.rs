@@ -269,7 +269,9 @@ impl IngestTables {
             self.written.append(&mut self.direct.written);
             return Ok(());
         }
-        let is_full = |batch: &mut EntryBatch| batch.bytes.len() + bytes > batch_bytes_max;
+        let is_full = |batch: &mut EntryBatch| {
+            batch.bytes.len() + bytes > batch.within_share(batch_bytes_max)
+        };
         self.full.extend(self.batch.take_if(is_full));
         if self.full.len() == self.threads {
             self.write_batches(tables)?;
@@ -429,7 +431,15 @@ impl EntryBatch {
         Self { bytes: Vec::new(), taken: tables.worker_share().take(0) }
     }
 
+    /// Returns at most `bytes_max`, as the share of this batch allows: the limit of writing may
+    /// have grown since it was taken.
+    fn within_share(&self, bytes_max: usize) -> usize {
+        let of_share = self.taken.share().bytes_max() / 2;
+        usize::try_from(of_share).map_or(bytes_max, |of_share| of_share.min(bytes_max))
+    }
+
     fn add(&mut self, key: &[u8], value: &[u8], bytes_max: usize) {
+        let bytes_max = self.within_share(bytes_max);
         let bytes = self.bytes.len() + Self::HEAD_BYTES + key.len() + value.len();
         let before = self.bytes.capacity();
         if bytes > before {
@@ -493,5 +503,29 @@ mod tests {
         tables.forget_files();
         drop(tables);
         assert!(share.bytes() > 0, "a release waits for locks");
+    }
+
+    /// Otherwise compactions of long entries would wait for the caller.
+    #[test]
+    fn a_batch_stays_within_its_share_when_the_limit_grows() {
+        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(2);
+        let db = options.memory_budget(16 << 20).open("db").expect("a new store");
+        let tree = db.store().versions.trees().get("default").cloned().expect("it is always there");
+        let mut tables = db.store().begin_ingest(&tree).expect("it is open");
+        tables.threads = 2;
+        let mut is_beyond = |numbers: std::ops::Range<u64>| {
+            for number in numbers {
+                let added = db.store().add_ingested(&mut tables, &number.to_be_bytes(), &[7; 1000]);
+                added.expect("there is room");
+                if tables.batch.as_ref().is_some_and(|batch| batch.taken.share().is_beyond()) {
+                    return true;
+                }
+            }
+            false
+        };
+        assert!(!is_beyond(0..1));
+        db.set_memory_budget(256_u64 << 20).expect("a valid budget");
+        assert!(!is_beyond(1..10_000));
+        db.store().discard_ingested(&mut tables);
     }
 }
