@@ -184,8 +184,11 @@ impl Store {
         compaction: &Compaction,
         share: &Arc<WorkerShare>,
     ) -> Result<Ended> {
-        let ended = match self.run_compaction(tree, compaction, share, &|| self.is_worker_needed())
-        {
+        let interrupts = || {
+            self.unlink_meanwhile();
+            self.is_worker_needed()
+        };
+        let ended = match self.run_compaction(tree, compaction, share, &interrupts) {
             Err(error) if error.is_passing() => {
                 self.note_failed(compaction, &error);
                 Ended::Aborted
@@ -204,6 +207,18 @@ impl Store {
             state.idle_compactions.note_abort(tree.id, compaction, exists);
         }
         Ok(ended)
+    }
+
+    /// Unlinks obsolete files if no worker is free.
+    fn unlink_meanwhile(&self) {
+        let unlink = {
+            let mut state = self.scheduler.state.lock();
+            let has_free_worker = state.claims() < self.options.worker_threads;
+            if has_free_worker { None } else { self.claim_unlink(&mut state, false) }
+        };
+        if let Some(unlink) = unlink {
+            self.carry_out(&unlink);
+        }
     }
 
     /// Returns whether other work needs the worker or the memory of a compaction of an idle store.

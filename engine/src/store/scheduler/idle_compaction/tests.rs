@@ -346,3 +346,20 @@ fn workers_notice_that_the_store_rests() {
     fixture.db.wait_for_background().expect("there is room");
     drop(fixture.db);
 }
+
+/// The only worker may take minutes.
+#[test]
+fn obsolete_files_do_not_wait_for_it() {
+    let fixture = Fixture::new();
+    fixture.write_run(10_000);
+    fixture.write_run(10_000);
+    fixture.rest();
+    fixture.advance(300);
+    let job = fixture.claim().expect("two runs are merged");
+    assert!(matches!(job, Job::CompactIdle(..)), "{job:?}");
+    let files = &fixture.store().tables.obsolete_files;
+    let path = fixture.store().tables.folder.join("001000.sst");
+    files.push(path.clone());
+    assert!(fixture.store().carry_out(&job), "there is room");
+    assert!(!files.take(usize::MAX).contains(&path));
+}
