@@ -59,29 +59,28 @@ pub(crate) struct LiveTable {
 impl LiveTable {
     pub(crate) fn new(
         meta: Arc<TableMeta>,
-        table: Table,
-        filters: TableFilters,
+        table: Arc<Table>,
+        filters: Arc<TableFilters>,
         blobs: Box<[Arc<BlobFile>]>,
         path: Arc<Path>,
         obsolete_files: Arc<ObsoleteFiles>,
         memory: &Arc<MemoryAccount>,
     ) -> Self {
-        let obsolete = AtomicBool::new(false);
         memory.begin_table();
         let index = memory.charge(MemoryUse::Indexes, table.memory_bytes());
         let bytes = size_of::<Self>() + table_bytes(&meta, &path);
         let bookkeeping = memory.charge(MemoryUse::Bookkeeping, bytes);
         Self {
             meta,
-            table: Arc::new(table),
+            table,
             path,
-            filters: ArcSwap::from_pointee(filters),
+            filters: ArcSwap::new(filters),
             scan_filters: ArcSwapOption::empty(),
             skipped: AtomicU64::new(0),
             may_be_due: AtomicBool::new(false),
             quarantine: Quarantine::default(),
             blobs,
-            obsolete,
+            obsolete: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
             obsolete_files,
             _index: index,
@@ -100,27 +99,17 @@ impl LiveTable {
         };
         self.table.set_global_sequence(sequence);
         self.replaced.store(true, Ordering::SeqCst);
-        let memory = self.memory();
-        memory.begin_table();
-        let index = memory.charge(MemoryUse::Indexes, self.table.memory_bytes());
-        let bytes = size_of::<Self>() + table_bytes(&meta, &self.path);
-        let bookkeeping = memory.charge(MemoryUse::Bookkeeping, bytes);
-        Self {
-            meta: Arc::new(meta),
-            table: Arc::clone(&self.table),
-            path: Arc::clone(&self.path),
-            filters: ArcSwap::new(self.filters()),
-            scan_filters: ArcSwapOption::new(self.scan_filters.load_full()),
-            skipped: AtomicU64::new(0),
-            may_be_due: AtomicBool::new(false),
-            quarantine: Quarantine::default(),
-            blobs: self.blobs.clone(),
-            obsolete: AtomicBool::new(false),
-            replaced: AtomicBool::new(false),
-            obsolete_files: Arc::clone(&self.obsolete_files),
-            _index: index,
-            _bookkeeping: bookkeeping,
-        }
+        let same = Self::new(
+            Arc::new(meta),
+            Arc::clone(&self.table),
+            self.filters(),
+            self.blobs.clone(),
+            Arc::clone(&self.path),
+            Arc::clone(&self.obsolete_files),
+            self.memory(),
+        );
+        same.scan_filters.store(self.scan_filters.load_full());
+        same
     }
 
     /// Notifies `listener` if the point filter is unusable.

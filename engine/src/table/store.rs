@@ -229,10 +229,11 @@ impl TableStore {
         if let Some(sequence) = meta.global_sequence {
             table.set_global_sequence(sequence);
         }
-        let filter = self.open_point_filter(&end, &meta);
+        let filter = Arc::new(self.open_point_filter(&end, &meta));
         let blobs = self.open_blobs(&meta)?;
         let obsolete_files = Arc::clone(&self.obsolete_files);
-        let live = LiveTable::new(meta, table, filter, blobs, path, obsolete_files, &self.memory);
+        let (table, memory) = (Arc::new(table), &self.memory);
+        let live = LiveTable::new(meta, table, filter, blobs, path, obsolete_files, memory);
         self.find_scan_filters(&live, &options.prefix_extractor);
         Ok(live)
     }
