@@ -88,8 +88,6 @@ impl Store {
         running: &[Compaction],
         requested: Option<(&KeyBounds, u64)>,
     ) -> Chosen {
-        // Without background rewrites writers must not wait forever.
-        let is_idle = || pressure(self.debt(tree)) == Pressure::Delay(Duration::ZERO);
         let id_limit = requested.map(|(_, id_limit)| id_limit);
         self.with_picker(tree, running, id_limit, |picker| {
             let clock = self.versions.clock();
@@ -100,7 +98,7 @@ impl Store {
             let Some((range, _)) = requested else {
                 let style = tree.options().compaction_style;
                 let rewrites = !matches!(style, CompactionStyle::Fifo(_));
-                if rewrites && !self.options.background_rewrites && is_idle() {
+                if rewrites && !self.may_rewrite(tree) {
                     return nothing();
                 }
                 let picked = picker.pick().map(|chosen| self.plant_bug_in(picker, chosen));
@@ -119,6 +117,13 @@ impl Store {
                 }
             }
         })
+    }
+
+    /// Returns whether compactions of `tree` that no caller requested may rewrite tables. Without
+    /// background rewrites, only those for which writes wait.
+    pub(in crate::store) fn may_rewrite(&self, tree: &Tree) -> bool {
+        self.options.background_rewrites
+            || pressure(self.debt(tree)) != Pressure::Delay(Duration::ZERO)
     }
 
     fn plant_bug_in(&self, picker: &Picker<'_>, chosen: Compaction) -> Compaction {

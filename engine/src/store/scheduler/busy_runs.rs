@@ -3,13 +3,13 @@
 //! They delay no write, since a delay would not end their compaction sooner: see
 //! [`throttle`](crate::store::writer).
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use crate::{
     compaction::{choice::Compaction, levels::Levels},
     read::tree::Tree,
     store::Store,
-    store::writer::throttle::{Pressure, newest_left, pressure, runs_without_delay},
+    store::writer::throttle::{newest_left, runs_without_delay},
     sync::atomic::Ordering::Relaxed,
 };
 
@@ -22,8 +22,7 @@ impl Store {
         running: &[Compaction],
         id_limit: u64,
     ) -> Option<Compaction> {
-        let is_idle = pressure(self.debt(tree)) == Pressure::Delay(Duration::ZERO);
-        if !self.options.background_rewrites && is_idle {
+        if !self.may_rewrite(tree) {
             return None;
         }
         self.with_picker(tree, running, None, |picker| picker.pick_newer_level0(id_limit))
