@@ -62,8 +62,7 @@ impl<'a> UrgentJobs<'a> {
         }
         store.free_and_freeze();
         if let Some(job) = store.claim_urgent(self.compaction, may_merge) {
-            let rest = self.share.rest(matches!(job, Job::Flush(_)));
-            let has_worked = store.carry_out_within(&job, &rest);
+            let has_worked = store.carry_out_within(&job, |is_flush| self.share.rest(is_flush));
             scheduler.room_waits.wake();
             self.has_failed.set(!has_worked);
         }

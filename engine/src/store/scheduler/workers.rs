@@ -241,16 +241,20 @@ impl Store {
     /// Executes a claimed job and releases the claim. Returns whether more work may be tried at
     /// once.
     pub(super) fn carry_out(&self, job: &Job) -> bool {
-        let share = match job {
-            Job::Flush(_) => self.tables.flush_share(),
-            _ => self.tables.worker_share(),
-        };
-        self.carry_out_within(job, &share)
+        self.carry_out_within(job, |is_flush| match is_flush {
+            true => self.tables.flush_share(),
+            false => self.tables.worker_share(),
+        })
     }
 
-    /// Executes a claimed job with buffers that are part of `share`, and releases the claim.
-    /// Returns whether more work may be tried at once.
-    pub(super) fn carry_out_within(&self, job: &Job, share: &Arc<WorkerShare>) -> bool {
+    /// Executes a claimed job and releases the claim. The buffers of a flush or a compaction are
+    /// part of `share`, which is called with `true` for a flush. Returns whether more work may be
+    /// tried at once.
+    pub(super) fn carry_out_within(
+        &self,
+        job: &Job,
+        share: impl FnOnce(bool) -> Arc<WorkerShare>,
+    ) -> bool {
         let _claim = Claim::of(&self.scheduler, job);
         if matches!(job, Job::Compact(..)) {
             // The runs that it holds delay no write.
@@ -264,15 +268,18 @@ impl Store {
                 Ok(Ended::Done)
             }
             Job::Record => self.record_keyspaces().map(|()| Ended::Done),
-            Job::Flush(tree) => self.flush_frozen(tree, share).map(|()| Ended::Done),
+            Job::Flush(tree) => self.flush_frozen(tree, &share(true)).map(|()| Ended::Done),
             Job::Compact(tree, compaction) => {
-                let urgent = UrgentJobs::new(self, compaction, share);
-                self.run_compaction(tree, compaction, share, &|| {
+                let share = share(false);
+                let urgent = UrgentJobs::new(self, compaction, &share);
+                self.run_compaction(tree, compaction, &share, &|| {
                     urgent.carry_out();
                     self.scheduler.is_paused()
                 })
             }
-            Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction, share),
+            Job::CompactIdle(tree, compaction) => {
+                self.run_idle_compaction(tree, compaction, &share(false))
+            }
             Job::Filter(filter) => self.filters.run(self, filter).map(|()| Ended::Done),
         };
         // Memtables were flushed.
