@@ -9,8 +9,8 @@
 //!    [`size_ratio_percent`](SizeTiered::size_ratio_percent).
 //! 3. **Count**: neighbors of any size, from more than [`runs_max`](SizeTiered::runs_max) runs on.
 //!
-//! A merge reads at most [`merged_runs_max`](super::levels::LevelOptions::merged_runs_max) runs: the
-//! cheapest neighbors of those that the rule chooses.
+//! A merge reads at most [`merged_runs_max`](super::levels::LevelOptions::merged_runs_max) runs:
+//! the cheapest neighbors of those that the rule chooses.
 //!
 //! Among merges by one rule, the merge that rewrites the fewest bytes per removed run is chosen. A
 //! run with a busy or quarantined table is not merged, and no other run is merged past it.

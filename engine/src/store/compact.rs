@@ -80,8 +80,8 @@ pub(crate) enum Ended {
 }
 
 impl Store {
-    /// Chooses the next compaction of `tree` beside those `running` in it. A `requested`
-    /// range comes first, without the runs of level 0 with numbers from the second part on.
+    /// Chooses the next compaction of `tree` beside those `running` in it. A `requested` range
+    /// comes first. The second field excludes level-0 runs with this number or a larger one.
     pub(crate) fn choose_compaction(
         &self,
         tree: &Tree,

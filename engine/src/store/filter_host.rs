@@ -1,4 +1,4 @@
-//! The store as its filters see it.
+//! Implements `FilterHost` for the store.
 
 use std::{path::PathBuf, sync::Arc};
 

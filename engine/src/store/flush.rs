@@ -132,8 +132,8 @@ impl Store {
         let placed = newest.last_sequence();
         // Then all inserts are done, and the memtables have what readers see.
         self.writer.publish().wait_visible(placed);
-        // Not `placed`: the record of a write that failed may still be the end of the log. If it
-        // comes back, it must do so in every keyspace of its batch.
+        // Not `placed`: the record of a write that failed may still be the end of the log. If
+        // recovery replays it, it must replay it in every keyspace of its batch.
         let inserted = frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
         // Before the sync of the log, which makes them durable too.
         let value_files = self.values.end(tree.id, &frozen);

@@ -197,7 +197,7 @@ pub(super) fn check_no_refresh(fs: &dyn Fs, folder: &Path) -> Result<()> {
 
 /// Creates `folder` and its missing parents for a new store, and makes their entries durable.
 ///
-/// Also of existing ones: an interrupted attempt may have created them without a sync.
+/// Also syncs existing parents: an interrupted attempt may have created them without a sync.
 ///
 /// # Errors
 ///

@@ -160,7 +160,7 @@ impl Store {
         if edited.is_err() {
             self.note_uncertain(&ingested);
         }
-        // Also after an error: no later write waits for this one.
+        // Also after an error: later writes must not wait for this one.
         drop(placed);
         edited?;
         self.writer.publish().wait_visible(sequence);

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// Entries for which the filter of a table is chosen: their number is not known yet.
+/// Assumed number of entries when the filter is chosen.
 const ENTRIES_EXPECTED: u64 = 1 << 20;
 /// Threads of one ingest.
 const THREADS_MAX: usize = 64;
@@ -41,8 +41,8 @@ const THREADS_IN_BUDGET: u64 = 2;
 const SHARES_PER_THREAD: u64 = 2;
 /// A longer part of a batch goes straight into a table.
 const LONG_ENTRY_IN_BATCH: usize = 8;
-/// Least share of a value from a reader: more than its table and the pieces in memory take.
-const STREAM_BYTES_MAX: u64 = 4 << 20;
+/// Minimum share of a streamed value: more than its table and the pieces in memory take.
+const STREAM_SHARE_BYTES_MIN: u64 = 4 << 20;
 /// First allocation of a batch, in bytes.
 const BATCH_BYTES_FIRST: usize = 4 << 10;
 
@@ -241,7 +241,7 @@ impl IngestTables {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::Closed`], those of `fill`: the ingest cannot go on.
+    /// [`Error::Io`], [`Error::Closed`], those of `fill`: the ingest cannot continue.
     pub(crate) fn add_only(
         &mut self,
         tables: &TableStore,
@@ -384,7 +384,7 @@ impl TableRun {
         fill: impl FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         // Never beyond it: flushes would wait for `fill`, and `fill` may wait for a flush.
-        let share = tables.share_of(STREAM_BYTES_MAX);
+        let share = tables.share_of(STREAM_SHARE_BYTES_MIN);
         let open = self.open.insert(OpenTable::new(tables, plan, share)?);
         let key = InternalKey::new(key, put_at(plan.provisional));
         open.blobs.add_from(tables, &mut open.table, key, value_bytes, fill)

@@ -63,7 +63,7 @@ impl Store {
                 let is_kept = change.filtered.is_some() && tree.history_length().is_some();
                 let is_cleared = tree.view_seldom().cleared != change.cleared;
                 let is_current = !tree.is_dropped() && !is_cleared && !is_kept;
-                // Here, where no other thread begins a history.
+                // Under the manifest lock no other thread begins a history.
                 let history_from = self.history_from(tree).into_iter().collect();
                 is_current.then_some(VersionEdit { history_from, ..edit })
             },

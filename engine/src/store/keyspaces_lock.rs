@@ -15,7 +15,7 @@ pub(super) struct KeyspacesLock<'a> {
 
 /// Wakes the tasks that wait for visible writes when it is dropped.
 ///
-/// A task may be dropped where it is woken, with a snapshot whose lock the change holds.
+/// Waking a task may drop it and its snapshot, whose drop takes the lock held by the change.
 #[derive(Debug)]
 struct WakesAfter<'a>(&'a PublishQueue);
 

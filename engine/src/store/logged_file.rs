@@ -203,7 +203,7 @@ impl ValueFile for LoggedFile {
     }
 
     fn sync(&self) -> Result<()> {
-        // A failed sync was of bytes that no other sync covered.
+        // After a failed sync some bytes are unsynced, so this check fails.
         if !self.is_stopped.load(Acquire) && self.is_synced() {
             return Ok(());
         }

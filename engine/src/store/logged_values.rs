@@ -58,7 +58,7 @@ use crate::{
 /// Shorter values are in the log: a write call for each costs more than a copy.
 const VALUE_BYTES_MIN: u64 = 1 << 10;
 
-/// Most values of one record that are outside of it: their references fit one fragment.
+/// Maximum number of values of a record in blob files: their references fit one fragment.
 const VALUES_MAX: usize = 1024;
 
 /// Buffer of an open file. A shorter value and its checksum are one append.

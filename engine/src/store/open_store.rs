@@ -353,7 +353,7 @@ impl Store {
             let known = self.versions.read_manifest(|manifest| manifest.state().log_mark);
             self.writer.log().close(self)?.filter(|&mark| !leaves && mark > known)
         };
-        // `CLOSED` vouches only for a manifest that was not broken off on a full disk.
+        // `CLOSED` is valid only for a manifest without a truncated edit.
         let has_times = self.versions.has_unrecorded_times();
         if log_mark.is_some() || has_times || self.is_clock_ahead() {
             // All that was placed is durable.

@@ -99,7 +99,7 @@ impl Store {
 fn input_of<'e>(compaction: &Compaction, error: &'e Error) -> Option<(u64, &'e Path)> {
     let path = match error {
         Error::Corrupt { path, .. } => path,
-        // Out of descriptors or memory: not the table's fault.
+        // Out of descriptors or memory: does not concern the table.
         _ if error.is_passing() => return None,
         Error::Io { op: "read", path, .. } => path,
         _ => return None,

@@ -224,12 +224,12 @@ fn move_value(
 /// The range tombstones of an output, added to its tables in key order.
 struct PendingRanges {
     rest: Peekable<vec::IntoIter<RangeTombstone>>,
-    /// Those that begin before the present position, and may reach into the next table, by end.
+    /// Ranges that begin before the current position, and may reach into the next table, by end.
     open: BTreeMap<End, Arc<[u8]>>,
 }
 
-/// Whether a range has no upper bound, its end and its sequence number, in the order of ends. The
-/// ranges of a sequence number are disjoint.
+/// Key of an open range: unbounded flag, end, sequence number. In the order of ends. The ranges of
+/// a sequence number are disjoint.
 type End = (bool, Arc<[u8]>, SequenceNumber);
 
 impl PendingRanges {

@@ -133,7 +133,7 @@ impl Store {
     }
 }
 
-/// Verifies every byte of the store in `folder`, under a shared lock that keeps writers out.
+/// Verifies every byte of the store in `folder`, under a shared lock that excludes writers.
 ///
 /// # Errors
 ///

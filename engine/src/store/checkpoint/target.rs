@@ -75,7 +75,7 @@ impl Target {
     }
 
     /// Adds the files of a store to the directory `folder`, whose lock the caller holds. `files`
-    /// gives them other names than those of the files that are there. Drop leaves them.
+    /// maps to names that do not exist. A drop keeps the files.
     pub(crate) fn beside(files: StoredFs, folder: &Path) -> Self {
         let (fs, folder) = (files.logical(), folder.to_owned());
         let (files_linked, files_copied, bytes_copied) = Default::default();

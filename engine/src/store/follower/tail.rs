@@ -101,8 +101,8 @@ impl Tail {
         self.log.segments()
     }
 
-    /// Reads on. Inserts new batches into the memtables, and calls `show` for entries that readers
-    /// may see at once. After an error the tail is of no use.
+    /// Reads the next part of the log. Inserts new batches into the memtables, and calls `show` for
+    /// entries that readers may see at once. After an error the tail is unusable.
     ///
     /// # Errors
     ///

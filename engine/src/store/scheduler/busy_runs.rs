@@ -1,6 +1,6 @@
-//! Runs of level 0 that running compactions hold, and the newer ones.
+//! Level-0 runs that running compactions hold, and merges of newer runs.
 //!
-//! They delay no write, since a delay would not end their compaction sooner: see
+//! Held runs delay no write, since a delay would not end their compaction sooner: see
 //! [`throttle`](crate::store::writer).
 
 use std::borrow::Cow;
@@ -15,7 +15,8 @@ use crate::{
 
 impl Store {
     /// Chooses a merge of runs of level 0 of `tree` that a request with this limit excludes, beside
-    /// those `running` in it. Otherwise they would stop writes until the request is done.
+    /// those `running` in it. Without this merge the newer runs would stop writes until the request
+    /// is done.
     pub(super) fn choose_newer(
         &self,
         tree: &Tree,

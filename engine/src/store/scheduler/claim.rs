@@ -59,8 +59,8 @@ impl Store {
         self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
     }
 
-    /// Claims an unlink if one is due and no worker unlinks. After an unlink, a flush that `may_flush`
-    /// allows comes first.
+    /// Claims an unlink if one is due and no worker unlinks. After an unlink, a flush that
+    /// `may_flush` allows comes first.
     pub(super) fn claim_unlink(&self, state: &mut State, may_flush: bool) -> Option<Job> {
         let is_flush_first =
             mem::take(&mut state.flush_turn) && may_flush && self.has_unclaimed_flush(state);
@@ -402,7 +402,8 @@ impl Store {
 }
 
 /// Returns whether one of `workers` remains for short compactions beside those that are running and
-/// `next`. A long one may always run alone. Flushes require none: see [`urgent`](super::urgent).
+/// `next`. A long one may always run alone. Flushes require no free worker: see
+/// [`urgent`](super::urgent).
 fn leaves_a_worker<'a>(
     running: impl Iterator<Item = &'a Compaction>,
     next: &Compaction,

@@ -3,13 +3,13 @@
 //! A store is idle when for [`IDLE`] nothing was written and no worker had work. Then the cheap
 //! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other,
 //! until something is written. Those that rewrite more follow after [`LONG_IDLE`]. A flush without
-//! a free worker interrupts the one in flight. So do other jobs that wait for memory, a request to
-//! compact a whole keyspace, and the close of the store.
+//! a free worker interrupts the compaction in flight. So do other jobs that wait for memory, a
+//! request to compact a whole keyspace, and the close of the store.
 //!
 //! The writes of an interrupted compaction are wasted. A writer that flushes another keyspace
 //! whenever one begins would interrupt each of them. So a table of level 0 is an input of at most
-//! [`ABORTS_MAX`] aborted ones, and then waits for a compaction that is due. This bounds the bytes,
-//! too: other tables are rewritten for one of level 0, or one by one.
+//! [`ABORTS_MAX`] aborted ones, and then waits for a compaction that is due. This also bounds the
+//! bytes: a deeper table is rewritten with a table of level 0, or alone.
 //!
 //! Workers do not poll. A keyspace in which nothing was found is visited again when it has changed.
 //! Workers wait with a limit only between a change and the end of the idle time that follows.
@@ -34,9 +34,9 @@ use crate::{
 /// batch, and short enough that readers of a bulk load find it merged.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// The same for a level 0 from before the open. A process that opens a store, reads and closes it
-/// soon should not compact earlier writes. Also after an interruption, and for compactions that
-/// rewrite much for each byte flushed.
+/// Idle time required if all tables of level 0 existed at the open. A process that opens a store,
+/// reads and closes it soon should not compact earlier writes. Also after an interruption, and for
+/// compactions that rewrite much for each byte flushed.
 const LONG_IDLE: Duration = Duration::from_secs(10);
 
 /// The shortest wait: a clock that stands still must not make workers spin.

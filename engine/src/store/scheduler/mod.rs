@@ -89,17 +89,17 @@ pub(crate) struct Scheduler {
     is_paused: AtomicBool,
     bell: Arc<Bell>,
     room_waits: RoomWaits,
-    /// Some work was done, or cannot be done.
+    /// Notified when work was done, or cannot be done.
     progress: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Rings when a store without workers last looked for work.
+    /// Number of rings at the last search for work, without workers.
     rings_seen: u64,
     /// Keyspaces that may have work.
     due: DueTrees,
-    /// All keyspaces may have a compaction.
+    /// The next search for compactions visits all keyspaces.
     looks_at_all: bool,
     shut_down: bool,
     /// Keyspaces whose memtables are being flushed.
@@ -110,7 +110,7 @@ struct State {
     flush_turn: bool,
     /// Threads that unlink obsolete files.
     unlinking: usize,
-    /// One worker at a time unlinks obsolete files: others would wait for it.
+    /// A worker unlinks obsolete files. A second one would only wait for its lock.
     has_unlinker: bool,
     /// Number of unlinks by workers so far, of up to 16 files each.
     unlinks: u64,
@@ -129,7 +129,7 @@ struct State {
     /// Number of calls of [`retry`](Scheduler::retry).
     retries: u64,
     done: BackgroundStats,
-    /// Claims that a panic left behind.
+    /// Number of claims whose job panicked.
     abandoned: usize,
 }
 
@@ -165,7 +165,7 @@ impl State {
         self.running.swap_remove(at.expect("a claimed compaction is running"));
         debug_assert!(!self.running.iter().any(is_this), "claimed twice: {compaction}");
         self.due.compact.add([tree.id]);
-        // No merge was found beside it.
+        // This compaction may have blocked a merge.
         self.due.crowded.note([tree.id]);
     }
 }
@@ -205,7 +205,7 @@ impl Scheduler {
 
     /// Notifies workers and waiting threads that there may be work.
     pub(crate) fn wake(&self) {
-        // Under the lock: a thread that found no progress waits by now.
+        // Under the lock: a thread that found no progress already waits.
         let _state = self.state.lock();
         self.bell.ring();
         self.progress.notify_all();

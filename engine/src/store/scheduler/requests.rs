@@ -71,8 +71,8 @@ impl RangeRequests {
     }
 
     /// Notes a merge of these runs of level 0 of the keyspace `id` into one with the number of the
-    /// newest. A request that includes some of them includes the result. Ends: a request that is
-    /// first is the limit of merges.
+    /// newest. A request that includes some of them includes the result. The limit stops rising
+    /// when the request is the first, which excludes newer runs.
     pub(super) fn note_merge(&mut self, id: u64, runs: RangeInclusive<u64>) {
         for (_, request) in self.all.range_mut((id, 0)..=(id, u64::MAX)) {
             if *runs.start() < request.id_limit && request.id_limit <= *runs.end() {
@@ -81,8 +81,8 @@ impl RangeRequests {
         }
     }
 
-    /// Returns the number of unlinks that a request waits for after its compaction: `unlinks` at the
-    /// first call.
+    /// Returns the number of unlinks that a request waits for after its compaction: `unlinks` at
+    /// the first call.
     pub(super) fn await_unlinks(&mut self, id: u64, number: u64, unlinks: u64) -> u64 {
         let request = self.all.get_mut(&(id, number));
         request.map_or(0, |request| *request.unlinks.get_or_insert(unlinks))
@@ -141,8 +141,8 @@ impl Scheduler {
         self.progress.notify_all();
     }
 
-    /// Ends the wait of one caller. Removes the request with the last of them, since the others
-    /// would mistake its end for success. Returns the error if the compaction failed.
+    /// Ends the wait of one caller. Removes the request with its last waiter. Others would take its
+    /// absence for success. Returns the error if the compaction failed.
     pub(super) fn withdraw_range(&self, tree: &Tree, number: u64) -> Option<Error> {
         let mut state = self.state.lock();
         let request = state.requests.all.get_mut(&(tree.id, number))?;

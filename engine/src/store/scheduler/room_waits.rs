@@ -13,7 +13,7 @@ use crate::{
 /// Longest wait of a worker while tasks wait: readers free memory without a notification.
 const LOOKS: Duration = Duration::from_millis(10);
 
-/// The tasks that wait. Workers wake all of them after each step, and each looks again.
+/// The tasks that wait. Workers wake all of them after each step, and each checks for room again.
 #[derive(Debug, Default)]
 pub(crate) struct RoomWaits {
     has_any: AtomicBool,

@@ -12,8 +12,8 @@
 //! The buffers of all jobs on a thread are part of one share of the memory for writing. Each table
 //! leaves a quarter of the share free, which suffices for a flush. Long entries and small shares may
 //! leave less: the flush then exceeds the share, see [`WorkerShare`]. A compaction runs a merge only
-//! while it uses at most half of its share, as at the start of each table. A merge that exceeds its
-//! share waits for others that do, so a compaction that does runs none.
+//! while it uses at most half of its share, as at the start of each table. A merge beyond its share
+//! waits for other such jobs. So a compaction beyond its share runs no merge.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -56,7 +56,7 @@ impl<'a> UrgentJobs<'a> {
         }
         let is_half_free = self.share.bytes() <= self.share.bytes_max() / 2;
         let may_merge = is_half_free && !self.share.is_beyond();
-        // A merge that is due now may run later.
+        // Otherwise the next call must search again: a merge could not run now.
         if may_merge || self.share.is_beyond() {
             self.rings.set(rings);
         }

@@ -59,8 +59,8 @@ impl Store {
         }
     }
 
-    /// Waits for progress of background work. Without workers, looks for work after a while, which
-    /// another thread has left, or another store of the pool.
+    /// Waits for progress of background work. Without workers, takes steps every 10 ms: another
+    /// thread or store of the pool may have left work.
     fn wait_for_step<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if self.options.worker_threads > 0 {
             self.scheduler.progress.wait(&mut state);

@@ -146,7 +146,7 @@ impl Scheduler {
             let rings = scheduler.bell.rings();
             let stepped = panic::catch_unwind(AssertUnwindSafe(|| store.step()));
             let worked = stepped.unwrap_or_else(|_| {
-                // The claim of the step stays, and is not needed any more.
+                // The claim remains: no thread needs its end.
                 store.poison(Error::WorkerPanicked);
                 false
             });
@@ -334,7 +334,7 @@ impl Store {
             }
         }
         let worked = outcome.is_ok();
-        // A caller that has freed space since waits for the next try, not for this one.
+        // A call of `retry` since then waits for the next attempt.
         let is_outdated = state.retries != retries;
         let has_written = matches!(outcome, Ok(Ended::Done));
         let full = outcome.err().filter(|error| error.is_passing() && !is_outdated);
@@ -378,8 +378,8 @@ impl Store {
         }
     }
 
-    /// Unlinks the next obsolete file, or [several](UNLINKS_MAX) without a pace or room on the disk,
-    /// unless the store is being closed.
+    /// Unlinks the next obsolete file, or [several](UNLINKS_MAX) without a pace or room on the
+    /// disk, unless the store is being closed.
     fn unlink_due(&self) {
         let is_full = self.scheduler.state.lock().full_disk.error().is_some();
         let Some(_unlinking) = self.scheduler.begin_unlink() else { return };

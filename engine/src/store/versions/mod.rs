@@ -74,7 +74,7 @@ struct Manifest {
     /// New files of edits that failed on a full disk. The manifest may name them, until a new
     /// manifest takes its place.
     uncertain_files: Vec<PathBuf>,
-    /// The same of tables. Only their own files are removed then.
+    /// Tables of such edits. Only their own files are removed then.
     uncertain_tables: Vec<Arc<LiveTable>>,
 }
 

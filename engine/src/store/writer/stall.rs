@@ -1,4 +1,4 @@
-//! Writes that are refused where others are delayed, and waits for room.
+//! Writes that fail instead of being delayed, and waits for room.
 
 use std::{sync::Arc, time::Duration};
 
@@ -128,7 +128,7 @@ impl Store {
         let compactions_of = match stall {
             Err(error) => return Some(Err(error)),
             Ok(None) => return Some(Ok(())),
-            // The workers know of an earlier flush, and each ring polls again.
+            // Workers were already notified of an earlier flush, and each ring polls again.
             Ok(Some(stall)) => {
                 if let Err(error) = self.make_flush_due(stall, bytes) {
                     return Some(Err(error));

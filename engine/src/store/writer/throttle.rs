@@ -17,21 +17,21 @@ const FROZEN_SLOW: usize = 2;
 /// Frozen memtables of a keyspace at which writes wait for a flush. With the active one, a keyspace
 /// has at most four memtables.
 const FROZEN_MAX: usize = 3;
-/// Runs of level 0 when writes stop, and those of the memtables that are flushed then.
+/// Runs of level 0 when writes stop, plus the runs of the memtables flushed afterwards.
 const ORDINARY_RUNS_MAX: usize = LEVEL0_RUNS_MAX + LEVEL0_RUNS_BUSY_MAX + FROZEN_MAX + 1;
 /// Debt of compactions from which on writes are delayed, over the least size of the base level.
 const COMPACTION_BASES_SLOW: f64 = 16.0;
-/// The same with the longest delay. This debt never stops writes: it costs space and reads, not
-/// memory.
+/// Compaction debt with the longest delay. This debt never stops writes: it costs space and reads,
+/// not memory.
 const COMPACTION_BASES_MAX: f64 = 64.0;
 /// The delay of a write right before writes have to wait.
 const DELAY_MAX: Duration = Duration::from_millis(2);
 
-/// Background work that a keyspace is due.
+/// Background work due in a keyspace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::store) struct Debt {
-    /// Without those that no compaction reduces, and [some](runs_without_delay) that running
-    /// compactions hold.
+    /// Runs of level 0. Excludes runs that no compaction reduces, and [some](runs_without_delay)
+    /// held by running compactions.
     pub(in crate::store) level0_runs: usize,
     pub(in crate::store) frozen_memtables: usize,
     /// Bytes that compactions must write, over the least size of the base level.
