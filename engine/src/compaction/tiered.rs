@@ -32,6 +32,10 @@ use super::{
 };
 use crate::{compaction_style::SizeTiered, table::TableMeta};
 
+/// Runs of the longest window that the second and third rule consider. Another style or a pause may
+/// leave any number of runs, and the search takes the time of all windows.
+const WINDOW_RUNS_MAX: usize = 300;
+
 impl<'a> Levels<'a> {
     /// Returns the sorted runs with their levels, newest first.
     pub(super) fn sorted_runs(&self) -> impl Iterator<Item = (u8, &Run<'a>)> {
@@ -142,11 +146,10 @@ fn runs_to_merge(sizes: &[Option<u64>], options: &SizeTiered) -> Option<Range<us
         of_count.is_some_and(|excess| window.runs.len() as u64 == excess.saturating_add(1))
     };
     // Of equal windows, the newest is first.
-    let cheapest = |windows: Vec<Window>| windows.into_iter().min_by_key(Window::bytes_per_run);
-    let by_size = cheapest(windows(sizes).filter(is_similar).collect());
+    let by_size = windows(sizes).filter(is_similar).min_by_key(Window::bytes_per_run);
     // If blocked runs lie between, a shorter window must suffice.
-    let by_count = || cheapest(windows(sizes).filter(is_enough).collect());
-    let any = || cheapest(windows(sizes).filter(|_| of_count.is_some()).collect());
+    let by_count = || windows(sizes).filter(is_enough).min_by_key(Window::bytes_per_run);
+    let any = || windows(sizes).filter(|_| of_count.is_some()).min_by_key(Window::bytes_per_run);
     by_size.or_else(by_count).or_else(any).map(|window| window.runs)
 }
 
@@ -165,11 +168,12 @@ impl Window {
     }
 }
 
-/// Returns all windows.
+/// Returns the windows of at most [`WINDOW_RUNS_MAX`] runs.
 fn windows(sizes: &[Option<u64>]) -> impl Iterator<Item = Window> {
     (0..sizes.len()).flat_map(move |start| {
         let (mut bytes, mut largest) = (0_u64, 0);
         let free = sizes[start..].iter().map_while(|size| *size).zip(start + 1..);
+        let free = free.take(WINDOW_RUNS_MAX);
         let longer = free.map(move |(size, end)| {
             bytes = bytes.saturating_add(size);
             largest = size.max(largest);
@@ -216,5 +220,15 @@ mod tests {
             let stays = |range: Range<usize>| sizes[range].contains(&0);
             assert!(!is_blocked || !got.is_some_and(stays), "{name}");
         }
+    }
+
+    /// Such as FIFO leaves them, with a quarantined one.
+    #[test]
+    fn a_search_in_many_runs_ends() {
+        let mut sizes = vec![Some(10); 10_000];
+        sizes[5_000] = None;
+        let merged = runs_to_merge(&sizes, &SizeTiered::new());
+        assert_eq!(merged, Some(0..300));
+        assert_eq!(windows(&sizes).map(|window| window.runs.len()).max(), Some(300));
     }
 }
