@@ -228,7 +228,7 @@ mod tests {
         let mut sizes = vec![Some(10); 10_000];
         sizes[5_000] = None;
         let merged = runs_to_merge(&sizes, &SizeTiered::new());
-        assert_eq!(merged, Some(0..300));
+        assert_eq!(merged, Some(0..12));
         assert_eq!(windows(&sizes).map(|window| window.runs.len()).max(), Some(300));
     }
 }
