@@ -19,10 +19,11 @@
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
 //! `levels` also takes `runs=`, `merge=`, `base=`, `lazy=`, `fan-out=`, `clock=`, `snapshot=`,
-//! `tiered=` for the runs of a merge, and `fifo=` and `age=`; `start` leaves the choice running. A run is
-//! `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9,exp=100-200x40`: ids, bounds, and then what differs from 1M
-//! bytes, 100 entries, no tombstones and the sequence numbers 1 to 100; 40 entries expire evenly
-//! from 100 to 200 ms, `at=9` for the time when it was written. Runs of level 0: newest first.
+//! `tiered=` for the runs of a merge, and `fifo=` and `age=`; `start` leaves the choice running.
+//! A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9,exp=100-200x40`: ids, bounds, and then what
+//! differs from 1M bytes, 100 entries, no tombstones and the sequence numbers 1 to 100; 40 entries
+//! expire evenly from 100 to 200 ms, `at=9` for the time when it was written. Runs of level 0:
+//! newest first.
 
 use std::{collections::BTreeSet, fmt::Write as _, ops::Bound, time::Duration};
 
