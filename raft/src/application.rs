@@ -16,6 +16,18 @@ use sievedb::{Keyspace, Transaction};
 /// apply an entry stops, so check the size of a request before `client_write`.
 pub trait Application: Send + Sync + 'static {
     /// A request: the type `D` of openraft.
+    ///
+    /// The log and snapshots contain requests as encoded by [postcard](https://docs.rs/postcard),
+    /// which is not self-describing. So the type must not use `serde_json::Value`, nor the
+    /// attributes `untagged`, `tag`, `flatten`, `skip_serializing_if` or `skip_serializing` of
+    /// serde. The node ids and node addresses of openraft have the same limits. An append decodes
+    /// each entry once. It fails with [`Error::Entry`](crate::Error::Entry), and the node stops,
+    /// if postcard cannot decode the entry. Some misuse of `skip_serializing_if` decodes as another
+    /// request, and is not found: test your requests with postcard.
+    ///
+    /// All nodes decode the entries of earlier releases of the application. So append new variants
+    /// at the end of an enum, and change no variant or struct: a new field needs a new variant.
+    /// Upgrade all nodes before a client sends the new variant.
     type Request;
 
     /// The response to a request: the type `R` of openraft. An entry without a request has the

@@ -16,6 +16,14 @@ pub enum Error {
     Store(sievedb::Error),
     /// A value in the store, or the header of a snapshot, cannot be decoded.
     Encoding(postcard::Error),
+    /// postcard cannot encode and decode an entry, which was not appended: see
+    /// [`Application::Request`](crate::Application::Request).
+    Entry {
+        /// The index of the entry.
+        index: u64,
+        /// Error of postcard.
+        source: postcard::Error,
+    },
     /// A file or directory of snapshots could not be used.
     Io {
         /// The file or directory.
@@ -63,6 +71,10 @@ impl fmt::Display for Error {
         match self {
             Self::Store(_) => f.write_str("the store failed"),
             Self::Encoding(_) => f.write_str("a record of the log or a snapshot is damaged"),
+            Self::Entry { index, .. } => {
+                write!(f, "postcard cannot encode and decode entry {index}; ")?;
+                f.write_str("change the type of requests")
+            }
             Self::Io { path, .. } => write!(f, "{}", path.display()),
             Self::Thread(_) => f.write_str("cannot start a thread for a snapshot"),
             Self::Snapshot(what) => write!(f, "snapshot refused: {what}"),
@@ -90,7 +102,7 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Store(source) => Some(source),
-            Self::Encoding(source) => Some(source),
+            Self::Encoding(source) | Self::Entry { source, .. } => Some(source),
             Self::Io { source, .. } | Self::Thread(source) => Some(source),
             Self::Snapshot(_)
             | Self::Incomplete { .. }

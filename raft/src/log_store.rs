@@ -20,7 +20,7 @@ use crate::{
     claim::Claim,
     commit_limit::CommitLimit,
     line::Line,
-    record::{COMMITTED, PURGED, Records, VOTE, encode, entry_key, entry_keys},
+    record::{COMMITTED, PURGED, Records, VOTE, encode, encode_entry, entry_key, entry_keys},
 };
 
 /// Length at which a read for replication ends, in bytes of entries.
@@ -170,7 +170,8 @@ impl<C> LogStore<C> {
         let limit = CommitLimit::default();
         let mut batch = self.records.db.batch();
         for entry in entries {
-            let (key, value) = (entry_key(L::index(L::log_id(&entry))), encode(&entry)?);
+            let index = L::index(L::log_id(&entry));
+            let (key, value) = (entry_key(index), encode_entry(index, &entry)?);
             if limit.is_exceeded_by(batch.bytes() + value.len() as u64, &self.records.db) {
                 drop(commit(&mut batch, Durability::Memory).await?);
             }

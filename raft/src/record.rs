@@ -5,6 +5,7 @@ use std::{
     ops::{Bound, RangeBounds},
 };
 
+use postcard::{ser_flavors::Size, serialize_with_flavor};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sievedb::{Db, Keyspace};
 
@@ -104,6 +105,30 @@ impl Records {
 /// Encodes a record or an entry.
 pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(postcard::to_stdvec(value)?)
+}
+
+/// Encodes the entry `index`, and checks that it can be decoded.
+///
+/// Decoding fails, or returns another entry, for types that depend on a self-describing encoding.
+/// Compares lengths, because a map of equal content may have another order.
+///
+/// # Errors
+///
+/// [`Error::Entry`] if it cannot be decoded.
+pub(crate) fn encode_entry<T: Serialize + DeserializeOwned>(
+    index: u64,
+    entry: &T,
+) -> Result<Vec<u8>> {
+    let checked = || {
+        let bytes = postcard::to_stdvec(entry)?;
+        let (decoded, rest) = postcard::take_from_bytes::<T>(&bytes)?;
+        let length = serialize_with_flavor(&decoded, Size::default())?;
+        if !rest.is_empty() || length != bytes.len() {
+            return Err(postcard::Error::DeserializeBadEncoding);
+        }
+        Ok(bytes)
+    };
+    checked().map_err(|source| Error::Entry { index, source })
 }
 
 /// Returns the key of the entry `index`.

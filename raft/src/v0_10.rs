@@ -27,7 +27,7 @@ use crate::{
 const ENTRIES_MAX: usize = 1000;
 
 /// Requirements on the types of openraft 0.10: its entries and payloads, and requests that
-/// implement the traits of serde.
+/// implement the traits of serde and that postcard can decode, see [`Application::Request`].
 ///
 /// Implemented for all types that fit.
 pub trait Types:

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Requirements on the types of openraft 0.9: its entries, and requests that implement the traits
-/// of serde.
+/// of serde and that postcard can decode, see [`Application::Request`].
 ///
 /// Implemented for all types that fit.
 pub trait Types:
