@@ -25,7 +25,7 @@ impl Options {
     /// Returns options for a store that was opened with the options `store`.
     ///
     /// Snapshots use the same file system, encryption keys, merge operators and prefix functions.
-    /// They are opened read-only.
+    /// They are opened read-only, also with [`create_new`](sievedb::Options::create_new).
     pub fn new(store: sievedb::Options) -> Self {
         Self {
             store,

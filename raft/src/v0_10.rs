@@ -110,9 +110,12 @@ impl Options {
     /// # Errors
     ///
     /// * [`Error::Io`](crate::Error::Io): the directory cannot be used.
-    /// * [`Error::Store`](crate::Error::Store): the store failed.
+    /// * [`Error::Store`](crate::Error::Store): the store failed, the directory overlaps with that
+    ///   of the store, or these options lack the keys or merge operators of the store. `NoStore`:
+    ///   the directory of snapshots was removed during an installation. Remove the node from the
+    ///   cluster, and add a new node.
     /// * [`Error::Snapshot`](crate::Error::Snapshot): the snapshot of an interrupted installation
-    ///   is damaged.
+    ///   is damaged. Replace the node, too.
     /// * [`Error::Incomplete`](crate::Error::Incomplete): entries are lost.
     /// * [`Error::Line`](crate::Error::Line): another line of openraft has written the store.
     /// * [`Error::InUse`](crate::Error::InUse): an earlier call for this `db` has returned a log,

@@ -101,17 +101,23 @@ impl<C: Types> Line for Line0_9<C> {
 impl Options {
     /// Returns the log and the state machine in `db`. Both are empty in a new store.
     ///
-    /// Snapshots are kept in the directory `snapshots`, which is created if missing. On the file
-    /// system of the store, a snapshot consists of hard links and a copy of the log, otherwise of
-    /// copies. An interrupted
+    /// Snapshots are kept in the directory `snapshots`, which is created if missing. It must not be
+    /// inside the directory of the store, or contain it. On the file system of the store, a
+    /// snapshot consists of hard links and a copy of the log, otherwise of copies. An interrupted
     /// installation of a snapshot is completed.
+    ///
+    /// Without a current snapshot, this creates, opens and removes a checkpoint, which reads the
+    /// log of the store: settings that no snapshot could use are an error here.
     ///
     /// # Errors
     ///
     /// * [`Error::Io`](crate::Error::Io): the directory cannot be used.
-    /// * [`Error::Store`](crate::Error::Store): the store failed.
+    /// * [`Error::Store`](crate::Error::Store): the store failed, the directory overlaps with that
+    ///   of the store, or these options lack the keys or merge operators of the store. `NoStore`:
+    ///   the directory of snapshots was removed during an installation. Remove the node from the
+    ///   cluster, and add a new node.
     /// * [`Error::Snapshot`](crate::Error::Snapshot): the snapshot of an interrupted installation
-    ///   is damaged.
+    ///   is damaged. Replace the node, too.
     /// * [`Error::Incomplete`](crate::Error::Incomplete): entries are lost.
     /// * [`Error::Line`](crate::Error::Line): another line of openraft has written the store.
     /// * [`Error::InUse`](crate::Error::InUse): an earlier call for this `db` has returned a log,

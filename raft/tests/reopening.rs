@@ -6,15 +6,17 @@
 mod node;
 mod support;
 
+use std::sync::Arc;
+
 use openraft::{
     Entry, EntryPayload, RaftLogReader as _, RaftSnapshotBuilder as _, Vote,
     storage::{RaftLogStorage as _, RaftLogStorageExt as _, RaftStateMachine as _},
 };
-use sievedb::Durability;
-use sievedb_raft::{Error, KEYSPACE};
+use sievedb::{Durability, Error as StoreError, MergeError, MergeOperator};
+use sievedb_raft::{Error, KEYSPACE, Options};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
-use node::{Node, Result, full_node, log_id, put, send, send_changed};
+use node::{Node, Result, full_node, log_id, put, send, send_changed, slots_in_use};
 use support::{Map, Request, Response, Types};
 
 #[tokio::test]
@@ -118,12 +120,7 @@ async fn a_snapshot_replaces_the_state_of_another_node() -> Result<()> {
     to.state_machine.install_snapshot(&meta, received).await?;
     assert_eq!(to.get("last")?.as_deref(), Some("2"));
     // The files of the others are removed.
-    let mut slots_in_use = 0;
-    for entry in std::fs::read_dir(second.path().join("snapshots"))? {
-        let mut files = std::fs::read_dir(entry?.path())?;
-        slots_in_use += usize::from(files.next().is_some());
-    }
-    assert_eq!(slots_in_use, 1);
+    assert_eq!(slots_in_use(&second.path().join("snapshots"))?, 1);
     Ok(())
 }
 
@@ -265,6 +262,52 @@ async fn the_log_of_a_store_has_one_owner() -> Result<()> {
     // Other stores are independent.
     let other = tempfile::tempdir()?;
     Node::open(other.path())?;
+    Ok(())
+}
+
+/// An operator of an application, which each open of its store needs.
+#[derive(Debug)]
+struct Last;
+
+impl MergeOperator for Last {
+    fn name(&self) -> &str {
+        "last"
+    }
+
+    fn merge(
+        &self,
+        _: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> std::result::Result<Vec<u8>, MergeError> {
+        Ok(operands.last().copied().or(base).unwrap_or_default().to_vec())
+    }
+}
+
+#[test]
+fn an_open_refuses_settings_that_no_snapshot_could_use() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let operator = Arc::new(Last);
+    let store = sievedb::Options::new().merge_operator(operator.clone()).create_new(true);
+    let db = store.clone().open(dir.path().join("store"))?;
+    let keyspace = sievedb::KeyspaceOptions::new().merge_operator(operator);
+    let map = db.keyspace_with("map", &keyspace)?;
+    let open = |options: &Options, snapshots: &str| {
+        options.open::<Types, _>(&db, dir.path().join(snapshots), Map(map.clone()))
+    };
+    let fitting = Options::new(store);
+    let inside = open(&fitting, "store/snapshots").err();
+    assert!(
+        matches!(inside, Some(Error::Store(StoreError::DirectoriesOverlap { .. }))),
+        "{inside:?}"
+    );
+    let without = open(&Options::default(), "snapshots").err();
+    assert!(
+        matches!(without, Some(Error::Store(StoreError::UnknownMergeOperator { .. }))),
+        "{without:?}"
+    );
+    drop(open(&fitting, "snapshots")?);
+    assert_eq!(slots_in_use(&dir.path().join("snapshots"))?, 0);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use openraft::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
-use node::{Node, Result, full_node, put, send};
+use node::{Node, Result, full_node, put, send, slots_in_use};
 
 /// Time in which the steps of a test end, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,15 +27,6 @@ fn open_files(dir: &Path) -> Result<usize> {
         target.starts_with(dir).then_some(target)
     });
     Ok(targets.count())
-}
-
-/// Returns the number of slots in which there are files.
-fn slots_in_use(dir: &Path) -> Result<usize> {
-    let mut count = 0;
-    for slot in std::fs::read_dir(dir)? {
-        count += usize::from(std::fs::read_dir(slot?.path())?.next().is_some());
-    }
-    Ok(count)
 }
 
 #[cfg(target_os = "linux")]

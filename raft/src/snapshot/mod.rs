@@ -78,7 +78,20 @@ impl Snapshots {
         snapshots.remove_incoming()?;
         snapshots.forget_missing::<L>(records)?;
         snapshots.clear_unused::<L>(records)?;
+        if records.read::<Kept<L::Meta>>(SNAPSHOT)?.is_none() {
+            snapshots.try_checkpoint::<L>(records)?;
+        }
         Ok(snapshots)
+    }
+
+    /// Creates, opens and removes a checkpoint. Options that do not fit the store, or a directory
+    /// inside it, would stop the node only at its first snapshot.
+    fn try_checkpoint<L: Line>(&self, records: &Records) -> Result<()> {
+        let slot = self.free_slot::<L>(records)?;
+        records.db.checkpoint(self.path(slot)?)?;
+        let opened = self.open_slot(slot).map(drop);
+        self.clear_unused::<L>(records)?;
+        opened
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -215,7 +228,8 @@ fn used<L: Line>(records: &Records) -> Result<[Option<u8>; 2]> {
 ///
 /// In a pool its memory is that of the pool.
 fn slot_options(store: &sievedb::Options, db: &Db) -> sievedb::Options {
-    let options = store.clone().read_only(true).worker_threads(0).filter_bytes_max(0);
+    let options = store.clone().create_new(false).read_only(true);
+    let options = options.worker_threads(0).filter_bytes_max(0);
     match db.stats().memory.budget_source {
         Some(BudgetSource::Pool) => options,
         _ => options
@@ -238,6 +252,7 @@ mod tests {
         let by_hand = set.clone().memtable_bytes_max(64 << 20).filter_bytes_max(64 << 20);
         for (name, options) in [
             ("default", set.clone()),
+            ("new", set.clone().create_new(true)),
             ("budget", set.clone().memory_budget(512 << 20).worker_threads(8)),
             ("parts", by_hand.block_cache_bytes(64 << 20)),
             ("pool", set.memory_pool(&pool)),

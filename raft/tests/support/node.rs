@@ -44,6 +44,16 @@ pub(crate) fn put(index: u64, key: &str, value: &str) -> Entry<Types> {
     Entry { log_id: log_id(index), payload: EntryPayload::Normal(request) }
 }
 
+/// Returns the number of slots in the directory `snapshots` that have files.
+pub(crate) fn slots_in_use(snapshots: &Path) -> Result<usize> {
+    let mut count = 0;
+    for slot in std::fs::read_dir(snapshots)? {
+        let slot = slot?.path();
+        count += usize::from(slot.is_dir() && std::fs::read_dir(slot)?.next().is_some());
+    }
+    Ok(count)
+}
+
 pub(crate) type Received =
     (openraft::SnapshotMeta<u64, openraft::BasicNode>, Box<sievedb_raft::SnapshotStream>);
 
