@@ -47,6 +47,8 @@ pub enum Error {
     Line(String),
     /// The store has a log and a state machine that are in use: drop all of their handles first.
     InUse,
+    /// Another store uses the directory of snapshots: choose one for each store.
+    DirectoryInUse(PathBuf),
     /// An entry that is applied already was to be applied again.
     AlreadyApplied {
         /// The index of the entry.
@@ -88,6 +90,10 @@ impl fmt::Display for Error {
             Self::InUse => {
                 f.write_str("the log of the store is in use; drop its handles, also those of Raft")
             }
+            Self::DirectoryInUse(path) => {
+                write!(f, "another store uses the snapshots in {}; ", path.display())?;
+                f.write_str("choose another directory")
+            }
             Self::AlreadyApplied { index, applied } => {
                 write!(f, "cannot apply entry {index}: the entries up to {applied} are applied")
             }
@@ -108,6 +114,7 @@ impl error::Error for Error {
             | Self::Incomplete { .. }
             | Self::Line(_)
             | Self::InUse
+            | Self::DirectoryInUse(_)
             | Self::AlreadyApplied { .. }
             | Self::Panicked(_) => None,
         }

@@ -120,6 +120,7 @@ impl Options {
     ///   is damaged. Replace the node, too.
     /// * [`Error::Incomplete`](crate::Error::Incomplete): entries are lost.
     /// * [`Error::Line`](crate::Error::Line): another line of openraft has written the store.
+    /// * [`Error::DirectoryInUse`](crate::Error::DirectoryInUse): another store uses the directory.
     /// * [`Error::InUse`](crate::Error::InUse): an earlier call for this `db` has returned a log,
     ///   and not all of its handles are dropped. Wait for the tasks of openraft to end.
     pub fn open<C: Types, A: Application<Request = C::D, Response = C::R>>(

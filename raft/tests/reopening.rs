@@ -312,6 +312,31 @@ fn an_open_refuses_settings_that_no_snapshot_could_use() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_directory_of_snapshots_has_one_owner() -> Result<()> {
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let mut node = full_node(first.path()).await?;
+    let db = sievedb::Db::open(second.path())?;
+    let open = || {
+        let map = Map(db.keyspace("map").expect("an open store"));
+        sievedb_raft::open::<Types, _>(&db, first.path().join("snapshots"), map)
+    };
+    let refused = open().err();
+    assert!(matches!(refused, Some(Error::DirectoryInUse(_))), "{refused:?}");
+    assert!(node.state_machine.get_current_snapshot().await?.is_some());
+    // Files that are removed while the node runs.
+    for slot in 0..3 {
+        let current = first.path().join(format!("snapshots/{slot}/CURRENT"));
+        if current.exists() {
+            std::fs::remove_file(current)?;
+        }
+    }
+    assert!(node.state_machine.get_current_snapshot().await.is_err());
+    drop(node);
+    open()?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn no_entry_is_applied_twice() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut node = Node::open(dir.path())?;

@@ -17,6 +17,9 @@ use crate::{Error, Result, record::encode};
 /// Bytes that are copied at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
+/// The file without which a directory is no store.
+const CURRENT: &str = "CURRENT";
+
 /// Maximum number of files of a snapshot.
 const FILES_MAX: u64 = 1_000_000;
 
@@ -42,6 +45,10 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// Reads the names and lengths of the files in a slot.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Snapshot`] if it has no checkpoint, which would stop the receiver.
     pub(super) fn open(lease: Lease) -> Result<Self> {
         let (fs, dir) = (lease.fs(), lease.dir());
         let mut files = Header::new();
@@ -49,6 +56,9 @@ impl Checkpoint {
             let path = dir.join(&name);
             let file = fs.open(&path).map_err(Error::at(&path))?;
             files.push((name, file.len().map_err(Error::at(&path))?));
+        }
+        if files.iter().all(|(name, _)| name != CURRENT) {
+            return Err(Error::Snapshot(format!("{} has no {CURRENT}", dir.display())));
         }
         let header = encode(&files)?;
         let mut head = (header.len() as u64).to_le_bytes().to_vec();

@@ -5,12 +5,12 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sievedb::fs::Fs;
+use sievedb::fs::{FileLock, Fs};
 
 use crate::{Error, Result, claim::Claim};
 
@@ -18,13 +18,18 @@ use crate::{Error, Result, claim::Claim};
 /// stream that reads an earlier snapshot takes one more.
 const SLOTS_MIN: u8 = 3;
 
+/// The file that the owner of the directory has locked.
+const LOCK: &str = "LOCK";
+
 /// All slots of a directory. Clones share them.
 #[derive(Clone)]
 pub(super) struct Slots {
     fs: Arc<dyn Fs>,
     dir: Arc<PathBuf>,
     state: Arc<Mutex<State>>,
-    /// Another owner of the directory would use the slots that streams read.
+    /// Another store would remove the files of this one. Unlocked before the claim ends.
+    _lock: Arc<dyn FileLock>,
+    /// Another owner of the log would use the slots that streams read.
     _claim: Arc<Claim>,
 }
 
@@ -51,11 +56,20 @@ impl fmt::Debug for Slots {
 }
 
 impl Slots {
-    /// Opens the slots in `dir`, and creates those that every directory has.
+    /// Locks `dir`, and opens its slots. Creates those that every directory has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DirectoryInUse`] if another store uses the directory.
     pub(super) fn open(fs: &Arc<dyn Fs>, dir: &Path, claim: &Arc<Claim>) -> Result<Self> {
         for slot in 0..SLOTS_MIN {
             create_dir(&**fs, &dir.join(slot.to_string()))?;
         }
+        let path = dir.join(LOCK);
+        let lock = fs.lock(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Error::DirectoryInUse(dir.to_owned()),
+            _ => Error::at(&path)(error),
+        })?;
         let mut count = SLOTS_MIN;
         // Slots are created in order.
         while count < u8::MAX {
@@ -67,7 +81,7 @@ impl Slots {
         }
         let state = State { count, leases: BTreeMap::new() };
         let (dir, state) = (Arc::new(dir.to_owned()), Arc::new(Mutex::new(state)));
-        Ok(Self { fs: fs.clone(), dir, state, _claim: claim.clone() })
+        Ok(Self { fs: fs.clone(), dir, state, _lock: lock.into(), _claim: claim.clone() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
