@@ -77,7 +77,9 @@ impl fmt::Display for Error {
                 write!(f, "postcard cannot encode and decode entry {index}; ")?;
                 f.write_str("change the type of requests")
             }
-            Self::Io { path, .. } => write!(f, "{}", path.display()),
+            Self::Io { path, .. } => {
+                write!(f, "cannot use {}; check its permissions and free space", path.display())
+            }
             Self::Thread(_) => f.write_str("cannot start a thread for a snapshot"),
             Self::Snapshot(what) => write!(f, "snapshot refused: {what}"),
             Self::Incomplete { purged, applied } => {
@@ -136,5 +138,19 @@ impl From<sievedb::Error> for Error {
 impl From<postcard::Error> for Error {
     fn from(error: postcard::Error) -> Self {
         Self::Encoding(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::Error;
+
+    #[test]
+    fn an_io_error_names_the_file_and_the_remedy() {
+        let error = Error::at("snapshots/0".as_ref())(io::ErrorKind::PermissionDenied.into());
+        let text = "cannot use snapshots/0; check its permissions and free space";
+        assert_eq!(error.to_string(), text);
     }
 }
