@@ -103,7 +103,7 @@ pub mod v0_10;
 mod v0_9;
 
 #[cfg(feature = "openraft-0-9")]
-pub use crate::v0_9::{Types, open};
+pub use crate::v0_9::{SnapshotNetwork, Types, open, send_snapshot};
 
 pub use crate::{
     application::Application,
@@ -111,7 +111,11 @@ pub use crate::{
     log_store::LogStore,
     options::Options,
     reads::Reads,
-    snapshot::{builder::SnapshotBuilder, stream::SnapshotStream},
+    snapshot::{
+        builder::SnapshotBuilder,
+        stream::SnapshotStream,
+        transfer::{SnapshotPart, SnapshotParts, SnapshotReceiver},
+    },
     state_machine::StateMachine,
 };
 

@@ -1,6 +1,6 @@
 //! The state machine: applies entries, builds and installs snapshots.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, sync::atomic::Ordering};
 
 use sievedb::{Durability, Isolation, Transaction, TransactionOptions};
 
@@ -10,7 +10,7 @@ use crate::{
     line::{AppliedOf, Line, Payload},
     on_thread::on_thread,
     record::{APPLIED, INSTALLING, Kept, Records, encode},
-    snapshot::{Snapshots, install::install},
+    snapshot::{Snapshots, install::install, transfer::SnapshotReceiver},
 };
 
 /// The replicated state of a node.
@@ -32,6 +32,11 @@ impl<C, A> StateMachine<C, A> {
     /// Returns a handle that reads the state without openraft.
     pub fn reads(&self) -> Reads {
         self.reads.clone()
+    }
+
+    /// Returns a handle that receives snapshots of other nodes.
+    pub fn receiver(&self) -> SnapshotReceiver {
+        SnapshotReceiver::new(self.snapshots.clone())
     }
 }
 
@@ -133,11 +138,16 @@ impl<C, A: Application> StateMachine<C, A> {
         let (keyspaces, reads) = (self.application.keyspaces(), self.reads.clone());
         let install_all = move || {
             let _turn = snapshots.turn();
+            // Held until the end: the sender asks whether the snapshot is being installed.
+            let installed = stream.installed();
             let kept = snapshots.receive::<L>(&records, &meta, stream)?;
             let mut whole = reads.exclude();
             *whole = false;
             install::<L>(&records, &snapshots, &keyspaces, &kept)?;
             *whole = true;
+            if let Some(installed) = installed {
+                installed.store(true, Ordering::Release);
+            }
             Ok(())
         };
         on_thread("raft-install", install_all).await

@@ -20,7 +20,6 @@ use crate::{
     Application, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
     line::{AppliedOf, Line, Payload},
     log_store::READ_BYTES_MAX,
-    snapshot::Snapshots,
 };
 
 /// Maximum number of entries applied by one commit, for which the clients of all of them wait.
@@ -128,30 +127,6 @@ impl Options {
         application: A,
     ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
         self.open_line::<Line0_10<C>, C, A>(db, snapshots.as_ref(), application)
-    }
-}
-
-/// A receiver of snapshots of other nodes, whose transfer openraft 0.10 leaves to the application.
-#[derive(Debug, Clone)]
-pub struct SnapshotReceiver(Snapshots);
-
-impl SnapshotReceiver {
-    /// Returns an empty stream. The network of the application writes a snapshot to the stream, and
-    /// passes it to `install_full_snapshot` of openraft. Streams are independent, even if several
-    /// tasks begin concurrently.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`](crate::Error::Io) if the file of the stream cannot be created.
-    pub fn begin(&self) -> Result<SnapshotStream> {
-        self.0.incoming()
-    }
-}
-
-impl<C: Types, A: Application> StateMachine<C, A> {
-    /// Returns a handle that receives snapshots of other nodes.
-    pub fn receiver(&self) -> SnapshotReceiver {
-        SnapshotReceiver(self.snapshots().clone())
     }
 }
 

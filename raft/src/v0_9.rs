@@ -1,5 +1,7 @@
 //! The stable line, [openraft 0.9](https://docs.rs/openraft/0.9).
 
+mod transfer;
+
 use std::{
     fmt,
     hash::{BuildHasher as _, Hasher as _, RandomState},
@@ -17,6 +19,7 @@ use openraft::{
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::Db;
 
+pub use self::transfer::{SnapshotNetwork, send_snapshot};
 use crate::{
     Application, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
     line::{AppliedOf, Line, Payload},

@@ -1,155 +1,27 @@
 //! Three nodes in one process: a node that falls behind, one that is killed, and what was
-//! acknowledged meanwhile.
+//! acknowledged meanwhile. A transfer over a network that fails.
 
+#[path = "support/cluster.rs"]
+mod cluster;
 mod support;
 
 use std::{
-    collections::HashMap,
-    error::Error,
-    io,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, HashMap},
+    io::{self, SeekFrom},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use openraft::{
-    BasicNode, Config, Raft, RaftNetwork, RaftNetworkFactory, ServerState, SnapshotPolicy,
-    error::{InstallSnapshotError, RPCError, RaftError, RemoteError, Unreachable},
-    network::RPCOption,
-    raft::{
-        AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest,
-        InstallSnapshotResponse, VoteRequest, VoteResponse,
-    },
-};
-use sievedb::Db;
+use openraft::{BasicNode, LogId, ServerState};
+use sievedb_tests::rng::Rng;
 use tempfile::TempDir;
+use tokio::io::AsyncSeekExt as _;
 
-use support::{Map, Request, Types};
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
-
-/// Time in which a cluster must reach a state, on a busy machine.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
-
-/// Entries after which a node builds a snapshot and purges its log.
-const SNAPSHOT_ENTRIES: u64 = 50;
-
-/// The nodes that run. Requests to others fail.
-#[derive(Clone, Default)]
-struct Network(Arc<Mutex<HashMap<u64, Raft<Types>>>>);
-
-impl Network {
-    fn node(&self, id: u64) -> std::result::Result<Raft<Types>, Unreachable> {
-        let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let none = || Unreachable::new(&io::Error::from(io::ErrorKind::ConnectionRefused));
-        nodes.get(&id).cloned().ok_or_else(none)
-    }
-
-    fn set(&self, id: u64, node: Option<Raft<Types>>) {
-        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match node {
-            Some(node) => drop(nodes.insert(id, node)),
-            None => drop(nodes.remove(&id)),
-        }
-    }
-}
-
-struct Link {
-    network: Network,
-    target: u64,
-}
-
-impl RaftNetworkFactory<Types> for Network {
-    type Network = Link;
-
-    async fn new_client(&mut self, target: u64, _: &BasicNode) -> Link {
-        Link { network: self.clone(), target }
-    }
-}
-
-impl Link {
-    fn failed<E: Error>(&self, error: RaftError<u64, E>) -> Failure<E> {
-        RPCError::RemoteError(RemoteError::new(self.target, error))
-    }
-}
-
-impl RaftNetwork<Types> for Link {
-    async fn append_entries(
-        &mut self,
-        request: AppendEntriesRequest<Types>,
-        _: RPCOption,
-    ) -> std::result::Result<AppendEntriesResponse<u64>, Failure> {
-        let node = self.network.node(self.target)?;
-        node.append_entries(request).await.map_err(|error| self.failed(error))
-    }
-
-    async fn install_snapshot(
-        &mut self,
-        request: InstallSnapshotRequest<Types>,
-        _: RPCOption,
-    ) -> std::result::Result<InstallSnapshotResponse<u64>, Failure<InstallSnapshotError>> {
-        let node = self.network.node(self.target)?;
-        node.install_snapshot(request).await.map_err(|error| self.failed(error))
-    }
-
-    async fn vote(
-        &mut self,
-        request: VoteRequest<u64>,
-        _: RPCOption,
-    ) -> std::result::Result<VoteResponse<u64>, Failure> {
-        let node = self.network.node(self.target)?;
-        node.vote(request).await.map_err(|error| self.failed(error))
-    }
-}
-
-struct Node {
-    raft: Raft<Types>,
-    db: Db,
-}
-
-async fn start(id: u64, dir: &Path, network: &Network) -> Result<Node> {
-    let config = Config {
-        heartbeat_interval: 100,
-        // No election on a busy machine, unless the leader is stopped: the others wait for up to
-        // twice the maximum.
-        election_timeout_min: 2_000,
-        election_timeout_max: 4_000,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_ENTRIES),
-        max_in_snapshot_log_to_keep: 0,
-        snapshot_max_chunk_size: 10_000,
-        ..Config::default()
-    };
-    let db = Db::open(dir.join("store"))?;
-    let map = Map(db.keyspace("map")?);
-    let (log, state_machine) = sievedb_raft::open(&db, dir.join("snapshots"), map)?;
-    let config = Arc::new(config.validate()?);
-    let raft = Raft::new(id, config, network.clone(), log, state_machine).await?;
-    network.set(id, Some(raft.clone()));
-    Ok(Node { raft, db })
-}
-
-/// Stops a node. Its store is closed when this returns.
-async fn stop(id: u64, node: Node, network: &Network) -> Result<()> {
-    network.set(id, None);
-    node.raft.shutdown().await?;
-    Ok(())
-}
-
-async fn put(leader: &Raft<Types>, number: u64) -> Result<()> {
-    let request = Request::Put { key: format!("key {number}"), value: number.to_string() };
-    leader.client_write(request).await?;
-    Ok(())
-}
-
-/// Waits until `raft` reports a leader other than `old`.
-async fn leader(raft: &Raft<Types>, old: Option<u64>) -> Result<u64> {
-    let found = |metrics: &openraft::RaftMetrics<u64, BasicNode>| {
-        metrics.current_leader.is_some() && metrics.current_leader != old
-    };
-    let metrics = raft.wait(PATIENCE).metrics(found, "a leader").await?;
-    Ok(metrics.current_leader.ok_or("no leader")?)
-}
+use cluster::{Lost, Network, Node, PATIENCE, Result, leader, put, start, stop};
+use support::Request;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_a_lagging_node_and_a_killed_leader() -> Result<()> {
@@ -159,8 +31,7 @@ async fn acknowledged_writes_survive_a_lagging_node_and_a_killed_leader() -> Res
     for id in 0..3 {
         nodes.insert(id, start(id, dirs[id as usize].path(), &network).await?);
     }
-    let members: std::collections::BTreeMap<_, _> =
-        (0..3).map(|id| (id, BasicNode::default())).collect();
+    let members: BTreeMap<_, _> = (0..3).map(|id| (id, BasicNode::default())).collect();
     nodes[&0].raft.initialize(members).await?;
     let first = leader(&nodes[&0].raft, None).await?;
     for number in 0..20 {
@@ -208,6 +79,73 @@ async fn acknowledged_writes_survive_a_lagging_node_and_a_killed_leader() -> Res
         }
     }
     for (id, node) in nodes {
+        stop(id, node, &network).await?;
+    }
+    Ok(())
+}
+
+/// Loses requests and responses of a transfer in turn, and more in a row than it retries. Loses the
+/// response to the last part, after the installation.
+fn lose(number: u64, is_last: bool) -> Option<Lost> {
+    match number {
+        30..45 => Some(Lost::Response),
+        60..66 => Some(Lost::Request),
+        _ if is_last => Some(Lost::Response),
+        _ if number % 40 == 0 => Some(Lost::Response),
+        _ if number % 40 == 20 => Some(Lost::Request),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_continues_where_it_was_interrupted() -> Result<()> {
+    const KEYS: u64 = 150;
+    let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
+    let is_last_lost = AtomicBool::new(false);
+    let losses = move |number: u64, is_last: bool| {
+        let is_first = !is_last || !is_last_lost.swap(true, Ordering::Relaxed);
+        is_first.then(|| lose(number, is_last)).flatten()
+    };
+    let mut network = Network::default();
+    network.losses = Some(Arc::new(losses));
+    let first = start(0, dirs[0].path(), &network).await?;
+    first.raft.initialize(BTreeMap::from([(0, BasicNode::default())])).await?;
+    leader(&first.raft, None).await?;
+    let (mut random, mut last) = (Rng::new(1), LogId::default());
+    for number in 0..KEYS {
+        let value: String = (0..2500).map(|_| format!("{:08x}", random.number() as u32)).collect();
+        let request = Request::Put { key: format!("key {number}"), value };
+        last = first.raft.client_write(request).await?.log_id;
+    }
+    while first.raft.metrics().borrow().snapshot < Some(last) {
+        // openraft ignores this while it builds another snapshot.
+        first.raft.trigger().snapshot().await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    first.raft.trigger().purge_log(last.index).await?;
+    first.raft.wait(PATIENCE).purged(Some(last), "the log is purged").await?;
+
+    let second = start(1, dirs[1].path(), &network).await?;
+    first.raft.add_learner(1, BasicNode::default(), true).await?;
+    second.raft.wait(PATIENCE).snapshot(last, "it received the snapshot").await?;
+    let last_index = first.raft.metrics().borrow().last_log_index;
+    second.raft.wait(PATIENCE).applied_index_at_least(last_index, "all applied").await?;
+    let content = |node: &Node| {
+        let map = node.db.keyspace("map").expect("an open store");
+        map.iter().collect::<sievedb::Result<Vec<_>>>()
+    };
+    let found = content(&second)?;
+    assert!(found.len() as u64 == KEYS && found == content(&first)?, "{} keys", found.len());
+    let mut current = first.raft.get_snapshot().await?.ok_or("no snapshot")?;
+    let length = current.snapshot.seek(SeekFrom::End(0)).await?;
+    drop(current);
+    let (parts, sent) = (&network.parts, &network.part_bytes);
+    let (parts, sent) = (parts.load(Ordering::Relaxed), sent.load(Ordering::Relaxed));
+    assert!(parts > 100, "{parts} parts");
+    assert!(sent * 10 <= length * 11, "{sent} bytes were sent for {length}");
+    // The file of the transfer has no name.
+    assert!(!dirs[1].path().join("snapshots/incoming").exists());
+    for (id, node) in [(0, first), (1, second)] {
         stop(id, node, &network).await?;
     }
     Ok(())

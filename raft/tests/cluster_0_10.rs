@@ -10,7 +10,10 @@ use std::{
     future::Future,
     io,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,16 +21,15 @@ use openraft_0_10::{
     BasicNode, Config, OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2, ReadPolicy,
     SnapshotPolicy,
     errors::{RPCError, ReplicationClosed, StreamingError, Unreachable},
-    network::RPCOption,
+    network::{Backoff, RPCOption},
     raft::{
         AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
     },
     type_config::alias::{SnapshotOf, VoteOf},
 };
 use sievedb::Db;
-use sievedb_raft::{Options, SnapshotStream, StateMachine, v0_10::SnapshotReceiver};
+use sievedb_raft::{Options, SnapshotParts, SnapshotReceiver, SnapshotStream, StateMachine};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use support::{Map, Request, Types};
 
@@ -36,19 +38,29 @@ type Node = Raft<Types, StateMachine<Types, Map>>;
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
+/// Length of a part of a snapshot, in bytes.
+const PART_BYTES: usize = 500;
+
 /// The nodes that run, with their receivers of snapshots. Requests to others fail.
 #[derive(Clone, Default)]
-struct Network(Arc<Mutex<HashMap<u64, (Node, SnapshotReceiver)>>>);
+struct Network {
+    nodes: Arc<Mutex<HashMap<u64, (Node, SnapshotReceiver)>>>,
+    /// Parts of snapshots that were sent, and their bytes, also of lost ones.
+    sent_parts: Arc<AtomicU64>,
+    sent_bytes: Arc<AtomicU64>,
+    /// The length of the snapshot that was installed.
+    snapshot_bytes: Arc<AtomicU64>,
+}
 
 impl Network {
     fn node(&self, id: u64) -> std::result::Result<(Node, SnapshotReceiver), Unreachable<Types>> {
-        let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let none = || Unreachable::new(&io::Error::from(io::ErrorKind::ConnectionRefused));
         nodes.get(&id).cloned().ok_or_else(none)
     }
 
     fn remove(&self, id: u64) -> Option<(Node, SnapshotReceiver)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
     }
 }
 
@@ -93,24 +105,41 @@ impl RaftNetworkV2<Types> for Link {
     async fn full_snapshot(
         &mut self,
         vote: VoteOf<Types>,
-        mut snapshot: SnapshotOf<Types, SnapshotStream>,
+        snapshot: SnapshotOf<Types, SnapshotStream>,
         _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> std::result::Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let (node, receiver) = self.network.node(self.target)?;
-        let mut received = receiver.begin().map_err(|error| unreachable(&error))?;
-        let mut piece = vec![0; 10_000];
-        loop {
-            let read = snapshot.snapshot.read(&mut piece).await;
-            let bytes = read.map_err(|error| unreachable(&error))?;
-            if bytes == 0 {
-                break;
+        let id = snapshot.snapshot.id().map_err(|error| unreachable(&error))?;
+        let received = receiver.received_bytes(&id).map_err(|error| unreachable(&error))?;
+        let parts = SnapshotParts::after(snapshot.snapshot, received, PART_BYTES).await;
+        let mut parts = parts.map_err(|error| unreachable(&error))?;
+        while let Some(part) = parts.next().await.map_err(|error| unreachable(&error))? {
+            self.network.sent_bytes.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
+            let number = self.network.sent_parts.fetch_add(1, Ordering::Relaxed);
+            let broken = unreachable(&io::Error::from(io::ErrorKind::ConnectionReset));
+            if number % 30 == 10 {
+                return Err(broken.into());
             }
-            received.write_all(&piece[..bytes]).await.map_err(|error| unreachable(&error))?;
+            let received = receiver.receive(&id, &part).map_err(|error| unreachable(&error))?;
+            if number % 30 == 20 {
+                return Err(broken.into());
+            }
+            if let Some(received) = received {
+                let (meta, length) = (snapshot.meta.clone(), part.offset + part.bytes.len() as u64);
+                self.network.snapshot_bytes.store(length, Ordering::Relaxed);
+                let snapshot = SnapshotOf::<Types, _> { meta, snapshot: received };
+                let installed = node.install_full_snapshot(vote.clone(), snapshot).await;
+                installed.map_err(|error| unreachable(&error))?;
+                // The response to the last part is lost.
+                return Err(broken.into());
+            }
         }
-        let snapshot = SnapshotOf::<Types, _> { meta: snapshot.meta, snapshot: received };
-        let installed = node.install_full_snapshot(vote, snapshot).await;
-        Ok(installed.map_err(|error| unreachable(&error))?)
+        Ok(SnapshotResponse::new(vote))
+    }
+
+    fn backoff(&self) -> Option<Backoff> {
+        Some(Backoff::new(std::iter::repeat(Duration::from_millis(10))))
     }
 }
 
@@ -130,7 +159,7 @@ async fn start(id: u64, dir: &Path, network: &Network) -> Result<Db> {
     let receiver = state_machine.receiver();
     let config = Arc::new(config.validate()?);
     let node = Raft::new(id, config, network.clone(), log, state_machine).await?;
-    network.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (node, receiver));
+    network.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (node, receiver));
     Ok(db)
 }
 
@@ -169,6 +198,14 @@ async fn acknowledged_writes_reach_a_node_that_needs_a_snapshot() -> Result<()> 
     }
     let purged = |m: &openraft_0_10::RaftMetrics<Types>| m.purged.is_some_and(|id| id.index > 100);
     leader.wait(PATIENCE).metrics(purged, "the log is purged").await?;
+    // No newer snapshot replaces the one that is sent.
+    let is_last = |m: &openraft_0_10::RaftMetrics<Types>| {
+        m.snapshot.as_ref().map(|id| id.index) >= m.last_log_index
+    };
+    while leader.wait(Some(Duration::from_millis(100))).metrics(is_last, "built").await.is_err() {
+        // openraft ignores this while it builds another snapshot.
+        leader.trigger().snapshot().await?;
+    }
 
     let db = start(away, dirs[away as usize].path(), &network).await?;
     let last = leader.wait(PATIENCE).metrics(|_| true, "metrics").await?.last_log_index;
@@ -176,6 +213,10 @@ async fn acknowledged_writes_reach_a_node_that_needs_a_snapshot() -> Result<()> 
     let applied = |m: &openraft_0_10::RaftMetrics<Types>| m.last_applied.map(|id| id.index) >= last;
     let caught_up = back.wait(PATIENCE).metrics(applied, "all applied").await?;
     assert!(caught_up.snapshot.is_some(), "it received a snapshot");
+    let [parts, sent, length] = [&network.sent_parts, &network.sent_bytes, &network.snapshot_bytes]
+        .map(|count| count.load(Ordering::Relaxed));
+    assert!(parts > 100, "{parts} parts");
+    assert!(sent * 10 <= length * 11, "{sent} bytes were sent for {length}");
     let map = db.keyspace("map")?;
     assert_eq!(map.len()?, 281);
     assert_eq!(map.get("key")?.as_deref(), Some(&b"19"[..]));

@@ -9,16 +9,21 @@ use std::{
 };
 
 use openraft::{
-    BasicNode, Entry, RaftNetwork, RaftNetworkFactory, RaftTypeConfig, TokioRuntime,
-    error::{InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Unreachable},
+    BasicNode, Entry, OptionalSend, RaftNetwork, RaftNetworkFactory, RaftTypeConfig, Snapshot,
+    TokioRuntime, Vote,
+    error::{
+        Fatal, InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError,
+        ReplicationClosed, StreamingError, Unreachable,
+    },
     network::RPCOption,
     raft::{
         AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest,
-        InstallSnapshotResponse, VoteRequest, VoteResponse, responder::OneshotResponder,
+        InstallSnapshotResponse, SnapshotResponse, VoteRequest, VoteResponse,
+        responder::OneshotResponder,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
-use sievedb_raft::SnapshotStream;
+use sievedb_raft::{SnapshotNetwork, SnapshotStream, send_snapshot};
 
 use crate::map::{Request, Response};
 
@@ -166,11 +171,31 @@ impl<C: MapTypes> RaftNetwork<C> for Link {
         self.send("snapshot", &request, option.hard_ttl()).await
     }
 
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote<u64>,
+        snapshot: Snapshot<C>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<u64>, StreamingError<C, Fatal<u64>>> {
+        send_snapshot(self, vote, snapshot, cancel, option).await
+    }
+
     async fn vote(
         &mut self,
         request: VoteRequest<u64>,
         option: RPCOption,
     ) -> Result<VoteResponse<u64>, Failure> {
         self.send("vote", &request, option.hard_ttl()).await
+    }
+}
+
+impl<C: MapTypes> SnapshotNetwork<C> for Link {
+    async fn received_bytes(
+        &mut self,
+        id: &str,
+        option: RPCOption,
+    ) -> Result<u64, Failure<InstallSnapshotError>> {
+        self.send("received", &id, option.hard_ttl()).await
     }
 }

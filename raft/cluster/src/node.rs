@@ -209,6 +209,7 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
     let peers = Router::new()
         .route("/raft/append", post(raft_append::<S>))
         .route("/raft/snapshot", post(raft_snapshot::<S>))
+        .route("/raft/received", post(raft_received::<S>))
         .route("/raft/vote", post(raft_vote::<S>))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     router.layer(DefaultBodyLimit::max(VALUE_BYTES_MAX)).merge(peers).with_state(node)
@@ -447,9 +448,19 @@ async fn raft_snapshot<S: Storage>(
         let heartbeat = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit };
         // If it fails, the installation fails, too.
         let _ = node.raft.append_entries(heartbeat).await;
-        node.raft.install_snapshot(request).await
+        node.storage.install_snapshot(&node.raft, request).await
     };
     answer(&node, &headers, &body, install).await
+}
+
+/// Returns the number of bytes received of a snapshot.
+async fn raft_received<S: Storage>(
+    State(node): Shared<S>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HttpResponse {
+    let received = async |id: String| node.storage.received_bytes(&id);
+    answer(&node, &headers, &body, received).await
 }
 
 async fn raft_vote<S: Storage>(

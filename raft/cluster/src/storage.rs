@@ -1,8 +1,13 @@
 //! The store of a node: this one, or another one that is compared with it.
 
-use openraft::storage::{RaftLogStorage, RaftStateMachine};
+use openraft::{
+    Raft, StorageError, StorageIOError,
+    error::{Fatal, InstallSnapshotError, RaftError},
+    raft::{InstallSnapshotRequest, InstallSnapshotResponse},
+    storage::{RaftLogStorage, RaftStateMachine},
+};
 use sievedb::{Db, Durability, Keyspace};
-use sievedb_raft::{LogStore, Reads, StateMachine};
+use sievedb_raft::{LogStore, Reads, SnapshotReceiver, StateMachine};
 
 use crate::{
     Result,
@@ -16,6 +21,9 @@ const IDENTITY: &str = "node";
 
 /// A metric: its name, its description and its value.
 pub type Figure = (&'static str, &'static str, u64);
+
+/// The response to a request of a transfer of a snapshot.
+pub type Received<T> = std::result::Result<T, RaftError<u64, InstallSnapshotError>>;
 
 /// The store of a node. A clone reads the same state.
 pub trait Storage: Clone + Send + Sync + 'static {
@@ -42,6 +50,29 @@ pub trait Storage: Clone + Send + Sync + 'static {
 
     /// Returns metrics of the store.
     fn figures(&self) -> Vec<Figure>;
+
+    /// Returns the number of bytes received of a snapshot, after which its transfer continues.
+    /// Default 0: each transfer begins at the first byte.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn received_bytes(&self, _id: &str) -> Received<u64> {
+        Ok(0)
+    }
+
+    /// Receives a part of a snapshot.
+    ///
+    /// # Errors
+    ///
+    /// Errors of openraft.
+    fn install_snapshot(
+        &self,
+        raft: &Raft<Self::Types>,
+        request: InstallSnapshotRequest<Self::Types>,
+    ) -> impl Future<Output = Received<InstallSnapshotResponse<u64>>> + Send {
+        raft.install_snapshot(request)
+    }
 }
 
 /// A SieveDB store.
@@ -50,6 +81,7 @@ pub struct Sieve {
     db: Db,
     map: Keyspace,
     reads: Reads,
+    receiver: SnapshotReceiver,
 }
 
 impl Storage for Sieve {
@@ -64,8 +96,8 @@ impl Storage for Sieve {
         let options = options(settings.planted_bug.as_deref())?;
         let (log, state_machine) =
             options.open(&db, settings.dir.join("snapshots"), Map(map.clone()))?;
-        let reads = state_machine.reads();
-        Ok((Self { db, map, reads }, log, state_machine))
+        let (reads, receiver) = (state_machine.reads(), state_machine.receiver());
+        Ok((Self { db, map, reads, receiver }, log, state_machine))
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -76,6 +108,20 @@ impl Storage for Sieve {
     fn figures(&self) -> Vec<Figure> {
         let memory = self.db.stats().memory;
         vec![("sieve_memtable_bytes", "Bytes of memtables", memory.memtable_bytes)]
+    }
+
+    fn received_bytes(&self, id: &str) -> Received<u64> {
+        let unreadable = |error| StorageError::from(StorageIOError::read_snapshot(None, &error));
+        let received = self.receiver.received_bytes(id);
+        received.map_err(|error| RaftError::Fatal(Fatal::StorageError(unreadable(error))))
+    }
+
+    async fn install_snapshot(
+        &self,
+        raft: &Raft<Types>,
+        request: InstallSnapshotRequest<Types>,
+    ) -> Received<InstallSnapshotResponse<u64>> {
+        self.receiver.install_snapshot(raft, request).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! encoded by postcard. Files carry checksums of their own; the store that opens them checks those.
 
 use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{self, BufReader, Read},
     path::Path,
     sync::Arc,
@@ -19,6 +20,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 
 /// The file without which a directory is no store.
 const CURRENT: &str = "CURRENT";
+
+/// The begin of the name of the manifest.
+const MANIFEST: &str = "MANIFEST-";
 
 /// Maximum number of files of a snapshot.
 const FILES_MAX: u64 = 1_000_000;
@@ -69,6 +73,27 @@ impl Checkpoint {
     /// Returns the number of bytes.
     pub(super) fn length(&self) -> u64 {
         self.head.len() as u64 + self.files.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+
+    /// Returns an id of the bytes: of the names and lengths of the files, and of the manifest, which
+    /// has random bytes and the checksums of tables. Logs are preallocated, so two of them may have
+    /// the same name and length.
+    pub(super) fn id(&self) -> Result<String> {
+        let mut hasher = DefaultHasher::new();
+        self.head.hash(&mut hasher);
+        for (name, bytes) in self.files.iter().filter(|(name, _)| name.starts_with(MANIFEST)) {
+            let path = self.lease.dir().join(name);
+            let file = self.lease.fs().open(&path).map_err(Error::at(&path))?;
+            let mut piece = Vec::new();
+            let mut offset = 0;
+            while offset < *bytes {
+                piece.resize(PIECE_BYTES.min(bytes - offset) as usize, 0);
+                file.read_at(&mut piece, offset).map_err(Error::at(&path))?;
+                hasher.write(&piece);
+                offset += piece.len() as u64;
+            }
+        }
+        Ok(format!("{:016x}", hasher.finish()))
     }
 
     /// Reads up to `buffer.len()` bytes from `offset` on. Returns 0 at the end.

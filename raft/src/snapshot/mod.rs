@@ -8,6 +8,7 @@ mod files;
 pub(crate) mod install;
 mod slots;
 pub(crate) mod stream;
+pub(crate) mod transfer;
 
 use std::{
     io,
@@ -24,6 +25,7 @@ use self::{
     install::{applied, check},
     slots::Slots,
     stream::SnapshotStream,
+    transfer::Transfer,
 };
 use crate::{
     Error, Options, PlantedBug, Result,
@@ -52,8 +54,8 @@ pub(crate) struct Snapshots {
     slot_options: sievedb::Options,
     /// Held while a snapshot is built or installed: openraft may do both at once.
     turn: Arc<Mutex<()>>,
-    /// Held while the file that receives a snapshot is removed or created.
-    incoming: Arc<Mutex<()>>,
+    /// The transfer to this node. Held while the file of a transfer is created.
+    transfer: Arc<Mutex<Option<Transfer>>>,
 }
 
 impl Snapshots {
@@ -73,7 +75,7 @@ impl Snapshots {
             options: Arc::new(options.clone()),
             slot_options: slot_options(&options.store, &records.db),
             turn: Arc::default(),
-            incoming: Arc::default(),
+            transfer: Arc::default(),
         };
         snapshots.remove_incoming()?;
         snapshots.forget_missing::<L>(records)?;
@@ -159,16 +161,24 @@ impl Snapshots {
         Ok(Some((meta, SnapshotStream::of(Checkpoint::open(lease)?))))
     }
 
-    /// Returns an empty stream to write a snapshot to. The file of an earlier stream is unlinked,
-    /// but stays usable.
+    /// Returns an empty stream to write a snapshot to.
     pub(crate) fn incoming(&self) -> Result<SnapshotStream> {
-        let _incoming = lock(&self.incoming);
-        self.remove_incoming()?;
-        SnapshotStream::incoming(self.fs(), &self.dir.join(INCOMING))
+        let _transfer = self.transfer();
+        SnapshotStream::incoming(self.fs(), &self.incoming_path())
     }
 
+    /// Returns the transfer to this node.
+    fn transfer(&self) -> MutexGuard<'_, Option<Transfer>> {
+        lock(&self.transfer)
+    }
+
+    fn incoming_path(&self) -> PathBuf {
+        self.dir.join(INCOMING)
+    }
+
+    /// Removes the file that a crash left before it was unlinked.
     fn remove_incoming(&self) -> Result<()> {
-        let path = self.dir.join(INCOMING);
+        let path = self.incoming_path();
         match self.fs().unlink(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::at(&path)(error)),
             _ => Ok(()),
@@ -200,8 +210,6 @@ impl Snapshots {
                     self.clear_unused::<L>(records)?;
                 }
                 written?;
-                let _incoming = lock(&self.incoming);
-                self.remove_incoming()?;
                 Kept { meta, slot }
             }
         };
@@ -214,7 +222,7 @@ impl Snapshots {
     }
 }
 
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -4,7 +4,7 @@ use std::{
     io::{self, Read, SeekFrom},
     path::Path,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     task::{Context, Poll},
 };
 
@@ -34,6 +34,8 @@ enum Content {
     Incoming {
         end: Arc<dyn AppendFile>,
         file: Arc<dyn ReadFile>,
+        /// To be set when the snapshot is installed.
+        installed: Option<Arc<AtomicBool>>,
     },
 }
 
@@ -43,11 +45,66 @@ impl SnapshotStream {
         Self { content: Content::Checkpoint(checkpoint), position: 0 }
     }
 
-    /// Creates the file `path` to receive a snapshot.
+    /// Creates the file `path` to receive a snapshot, and unlinks it: its space is free when the
+    /// stream is dropped.
     pub(super) fn incoming(fs: &dyn Fs, path: &Path) -> Result<Self> {
         let end = fs.create(path).map_err(Error::at(path))?;
-        let file = fs.open(path).map_err(Error::at(path))?;
-        Ok(Self { content: Content::Incoming { end, file }, position: 0 })
+        let file = fs.open(path).map_err(Error::at(path));
+        fs.unlink(path).map_err(Error::at(path))?;
+        Ok(Self { content: Content::Incoming { end, file: file?, installed: None }, position: 0 })
+    }
+
+    /// Returns the stream, which marks the end of its installation by `flag`.
+    pub(super) fn with_transfer(mut self, flag: Arc<AtomicBool>) -> Self {
+        if let Content::Incoming { installed, .. } = &mut self.content {
+            *installed = Some(flag);
+        }
+        self
+    }
+
+    /// Returns the mark to be set when the snapshot is installed.
+    pub(crate) fn installed(&self) -> Option<Arc<AtomicBool>> {
+        match &self.content {
+            Content::Incoming { installed, .. } => installed.clone(),
+            Content::Checkpoint(_) => None,
+        }
+    }
+
+    /// Returns an id of the bytes of a snapshot that is sent: the same one in each process that has
+    /// this snapshot. With openraft 0.10, the network of the application sends it with each part.
+    ///
+    /// Reads the manifest of the snapshot, and blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]. [`Error::Snapshot`] for a snapshot that is being received.
+    pub fn id(&self) -> Result<String> {
+        match &self.content {
+            Content::Checkpoint(checkpoint) => checkpoint.id(),
+            Content::Incoming { .. } => {
+                Err(Error::Snapshot("a snapshot that is being received has no id".to_owned()))
+            }
+        }
+    }
+
+    /// Appends the part of `bytes`, which belong to `offset`, that the file does not have yet.
+    pub(super) fn receive(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let Content::Incoming { end, file, .. } = &self.content else {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        };
+        let Some(known) = file.len()?.checked_sub(offset) else {
+            let message = "a part of the snapshot before these bytes is missing";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        };
+        let known = usize::try_from(known).unwrap_or(usize::MAX).min(bytes.len());
+        let mut before = vec![0; known];
+        file.read_at(&mut before, offset)?;
+        let (again, new) = bytes.split_at(known);
+        if again != before {
+            let message = "a part of the snapshot was received again with other bytes";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        if new.is_empty() { Ok(()) } else { end.append(new) }
     }
 
     /// Returns the stream at its first byte.
@@ -77,23 +134,6 @@ impl SnapshotStream {
     }
 }
 
-/// Appends the part of `bytes`, which belong to `offset`, that `file` does not have yet.
-fn receive(end: &dyn AppendFile, file: &dyn ReadFile, bytes: &[u8], offset: u64) -> io::Result<()> {
-    let Some(known) = file.len()?.checked_sub(offset) else {
-        let message = "a part of the snapshot before these bytes is missing";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    };
-    let known = usize::try_from(known).unwrap_or(usize::MAX).min(bytes.len());
-    let mut before = vec![0; known];
-    file.read_at(&mut before, offset)?;
-    let (again, new) = bytes.split_at(known);
-    if again != before {
-        let message = "a part of the snapshot was received again with other bytes";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    if new.is_empty() { Ok(()) } else { end.append(new) }
-}
-
 impl Read for SnapshotStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.read_here(buffer)?;
@@ -120,10 +160,7 @@ impl AsyncWrite for SnapshotStream {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Content::Incoming { end, file } = &self.content else {
-            return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
-        };
-        receive(&**end, &**file, bytes, self.position)?;
+        self.receive(bytes, self.position)?;
         self.position += bytes.len() as u64;
         Poll::Ready(Ok(bytes.len()))
     }
