@@ -16,10 +16,11 @@ use sievedb::{Batch, CommitFuture, Durability};
 #[cfg(feature = "openraft-0-9")]
 use crate::turns::Turns;
 use crate::{
-    Options, PlantedBug, Result,
+    PlantedBug, Result,
     claim::Claim,
     commit_limit::CommitLimit,
     line::Line,
+    purge::PostponedPurge,
     record::{COMMITTED, PURGED, Records, VOTE, encode, encode_entry, entry_key, entry_keys},
 };
 
@@ -29,7 +30,7 @@ pub(crate) const READ_BYTES_MAX: usize = 4 << 20;
 /// The log and the vote of a node. A clone reads and writes the same log.
 pub struct LogStore<C> {
     records: Records,
-    options: Options,
+    bug: Option<PlantedBug>,
     claim: Arc<Claim>,
     #[cfg(feature = "openraft-0-9")]
     turns: Turns,
@@ -38,7 +39,7 @@ pub struct LogStore<C> {
 
 impl<C> Clone for LogStore<C> {
     fn clone(&self) -> Self {
-        Self::new(self.records.clone(), self.options.clone(), self.claim.clone())
+        Self::new(self.records.clone(), self.bug, self.claim.clone())
     }
 }
 
@@ -49,10 +50,10 @@ impl<C> fmt::Debug for LogStore<C> {
 }
 
 impl<C> LogStore<C> {
-    pub(crate) fn new(records: Records, options: Options, claim: Arc<Claim>) -> Self {
+    pub(crate) fn new(records: Records, bug: Option<PlantedBug>, claim: Arc<Claim>) -> Self {
         Self {
             records,
-            options,
+            bug,
             claim,
             #[cfg(feature = "openraft-0-9")]
             turns: Turns::default(),
@@ -68,12 +69,12 @@ impl<C> LogStore<C> {
     ) -> Result<Vec<L::Entry>> {
         let mut found = Vec::new();
         let mut bytes = 0;
-        let postponed = self.records.postponed_purge().clone();
+        let hidden = self.records.postponed_purge().as_ref().map(PostponedPurge::last_key);
         let mut entries = self.records.keyspace.range(entry_keys(range));
         while bytes <= bytes_max
             && let Some(entry) = entries.next_ref()?
         {
-            if postponed.as_ref().is_some_and(|purge| purge.hides(entry.key())) {
+            if hidden.is_some_and(|last| entry.key() <= &last[..]) {
                 continue;
             }
             bytes += entry.value().len();
@@ -91,8 +92,8 @@ impl<C> LogStore<C> {
         };
         let mut entries = self.records.keyspace.range(entry_keys(&..));
         let last = entries.next_back_ref()?;
-        let hidden = |key: &[u8]| postponed.as_ref().is_some_and(|purge| purge.hides(key));
-        let last = match last.filter(|entry| !hidden(entry.key())) {
+        let hidden = postponed.as_ref().map(PostponedPurge::last_key);
+        let last = match last.filter(|entry| hidden.is_none_or(|last| entry.key() > &last[..])) {
             Some(entry) => {
                 Some(L::log_id(&postcard::from_bytes::<L::Entry>(entry.value())?).clone())
             }
@@ -103,7 +104,7 @@ impl<C> LogStore<C> {
 
     /// Returns the durability of writes that openraft relies on, unless `bug` is planted.
     fn durability(&self, bug: PlantedBug) -> Durability {
-        if self.options.has_bug(bug) { Durability::OsBuffer } else { Durability::Disk }
+        if self.bug == Some(bug) { Durability::OsBuffer } else { Durability::Disk }
     }
 
     /// Returns a batch that writes the record `value` to `key`.

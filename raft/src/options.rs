@@ -56,17 +56,21 @@ impl Options {
             records.keyspace.remove(VOTE)?;
         }
         let snapshots = Snapshots::open::<L>(snapshots, self, &records, &claim)?;
-        let log = LogStore::new(records.clone(), self.clone(), claim);
+        let log = LogStore::new(records.clone(), self.bug(), claim);
         Ok((log, StateMachine::open::<L>(records, snapshots, application)?))
     }
 
     #[cfg(feature = "planted-bugs")]
-    pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
-        self.bug == Some(bug)
+    const fn bug(&self) -> Option<PlantedBug> {
+        self.bug
     }
 
     #[cfg(not(feature = "planted-bugs"))]
-    pub(crate) const fn has_bug(&self, _: PlantedBug) -> bool {
-        false
+    const fn bug(&self) -> Option<PlantedBug> {
+        None
+    }
+
+    pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
+        self.bug() == Some(bug)
     }
 }

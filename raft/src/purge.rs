@@ -24,9 +24,9 @@ pub(crate) struct PostponedPurge {
 }
 
 impl PostponedPurge {
-    /// Returns `true` if `key` is the key of a purged entry.
-    pub(crate) fn hides(&self, key: &[u8]) -> bool {
-        key <= &entry_key(self.index)[..]
+    /// Returns the key of the last entry that is purged.
+    pub(crate) fn last_key(&self) -> [u8; 9] {
+        entry_key(self.index)
     }
 
     pub(crate) fn log_id<L: Line>(&self) -> Result<L::LogId> {

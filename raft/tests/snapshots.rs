@@ -125,7 +125,7 @@ async fn install_beside_a_read() -> Result<()> {
     let (reads, map) = (to.state_machine.reads(), to.db.keyspace("map")?);
     let mut builder = to.state_machine.get_snapshot_builder().await;
 
-    // A read of another thread that ends when it is told.
+    // A read of another thread that ends on a signal.
     let (begun, has_begun) = mpsc::channel();
     let (release, released) = mpsc::channel();
     let read = reads.clone();

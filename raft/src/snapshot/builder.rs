@@ -54,5 +54,5 @@ fn build<L: Line>(records: &Records, snapshots: &Snapshots) -> Result<(L::Meta, 
     batch.commit(Durability::Disk)?;
     snapshots.clear_unused::<L>(records)?;
     let current = snapshots.current::<L>(records)?;
-    current.ok_or_else(|| Error::Snapshot("it vanished while it was built".to_owned()))
+    current.ok_or_else(|| Error::Snapshot("the new snapshot is not recorded".to_owned()))
 }
