@@ -58,44 +58,10 @@ impl<C, A: Application> StateMachine<C, A> {
         Ok(self.records.read(APPLIED)?.unwrap_or_default())
     }
 
-    /// Applies entries, and returns the response to each. Many bytes take several commits.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::AlreadyApplied`] for an entry that an earlier call has applied.
-    pub(crate) fn apply_all<L: Line<Request = A::Request>>(
-        &mut self,
-        entries: impl IntoIterator<Item = L::Entry>,
-    ) -> Result<Vec<A::Response>> {
-        let mut responses = Vec::new();
-        let mut applied = self.applied::<L>()?;
-        let limit = CommitLimit::default();
-        let mut transaction = self.begin();
-        for entry in entries {
-            let index = L::index(L::log_id(&entry));
-            if let Some(applied) = applied.log_id.as_ref().map(L::index)
-                && index <= applied
-            {
-                return Err(Error::AlreadyApplied { index, applied });
-            }
-            applied.log_id = Some(L::log_id(&entry).clone());
-            responses.push(match L::payload(entry) {
-                Payload::Blank => A::Response::default(),
-                Payload::Request(request) => {
-                    self.application.apply(&mut transaction, index, request)?
-                }
-                Payload::Membership(membership) => {
-                    applied.membership = membership;
-                    A::Response::default()
-                }
-            });
-            if limit.is_exceeded_by(transaction.bytes(), &self.records.db) {
-                self.commit::<L>(transaction, &applied)?;
-                transaction = self.begin();
-            }
-        }
-        self.commit::<L>(transaction, &applied)?;
-        Ok(responses)
+    /// Returns a call that applies entries.
+    pub(crate) fn applier<L: Line>(&mut self) -> Result<Applier<'_, L, C, A>> {
+        let applied = self.applied::<L>()?;
+        Ok(Applier { machine: self, applied, transaction: None, limit: CommitLimit::default() })
     }
 
     /// Begins a transaction. Only a commit limits its bytes: an entry that fails on one node fails
@@ -103,18 +69,6 @@ impl<C, A: Application> StateMachine<C, A> {
     fn begin(&self) -> Transaction {
         let options = TransactionOptions::new().isolation(Isolation::Snapshot).bytes_max(u64::MAX);
         self.records.db.begin_with(options)
-    }
-
-    /// Commits a transaction with the id of the last entry that it contains. Not synced: entries
-    /// that a crash loses are in the log, and applied again.
-    fn commit<L: Line>(&self, mut transaction: Transaction, applied: &AppliedOf<L>) -> Result<()> {
-        if self.snapshots.options().has_bug(PlantedBug::ApplyWithoutId) {
-            transaction.commit(Durability::OsBuffer)?;
-            transaction = self.begin();
-        }
-        transaction.insert(&self.records.keyspace, APPLIED, encode(applied)?)?;
-        transaction.commit(Durability::OsBuffer)?;
-        Ok(())
     }
 
     pub(crate) fn builder(&self) -> SnapshotBuilder<C> {
@@ -151,5 +105,62 @@ impl<C, A: Application> StateMachine<C, A> {
             Ok(())
         };
         on_thread("raft-install", install_all).await
+    }
+}
+
+/// A call that applies entries. Many bytes take several commits.
+pub(crate) struct Applier<'a, L: Line, C, A> {
+    machine: &'a mut StateMachine<C, A>,
+    applied: AppliedOf<L>,
+    /// `None` if all entries are committed.
+    transaction: Option<Transaction>,
+    limit: CommitLimit,
+}
+
+impl<L: Line<Request = A::Request>, C, A: Application> Applier<'_, L, C, A> {
+    /// Applies an entry, and returns the response to it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyApplied`] for an entry that an earlier call has applied.
+    pub(crate) fn apply(&mut self, entry: L::Entry) -> Result<A::Response> {
+        let index = L::index(L::log_id(&entry));
+        if let Some(applied) = self.applied.log_id.as_ref().map(L::index)
+            && index <= applied
+        {
+            return Err(Error::AlreadyApplied { index, applied });
+        }
+        self.applied.log_id = Some(L::log_id(&entry).clone());
+        let transaction = self.transaction.get_or_insert_with(|| self.machine.begin());
+        Ok(match L::payload(entry) {
+            Payload::Blank => A::Response::default(),
+            Payload::Request(request) => {
+                self.machine.application.apply(transaction, index, request)?
+            }
+            Payload::Membership(membership) => {
+                self.applied.membership = membership;
+                A::Response::default()
+            }
+        })
+    }
+
+    /// Returns `true` if the entries that are not committed have many bytes.
+    pub(crate) fn is_full(&self) -> bool {
+        let bytes = self.transaction.as_ref().map_or(0, Transaction::bytes);
+        self.limit.is_exceeded_by(bytes, &self.machine.records.db)
+    }
+
+    /// Commits the entries, and the id of the last one with them. Not synced: entries that a crash
+    /// loses are in the log, and applied again.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        let Some(mut transaction) = self.transaction.take() else { return Ok(()) };
+        if self.machine.snapshots.options().has_bug(PlantedBug::ApplyWithoutId) {
+            transaction.commit(Durability::OsBuffer)?;
+            transaction = self.machine.begin();
+        }
+        let applied = encode(&self.applied)?;
+        transaction.insert(&self.machine.records.keyspace, APPLIED, applied)?;
+        transaction.commit(Durability::OsBuffer)?;
+        Ok(())
     }
 }

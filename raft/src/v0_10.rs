@@ -1,8 +1,15 @@
 //! The next line, [openraft 0.10](https://docs.rs/openraft/0.10.0-alpha.37), a pre-release.
 
-use std::{fmt, io, marker::PhantomData, ops::RangeBounds, path::Path};
+use std::{
+    fmt,
+    future::ready,
+    io,
+    marker::PhantomData,
+    ops::{Bound, RangeBounds},
+    path::Path,
+};
 
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use openraft_0_10::{
     Entry, EntryPayload, LogState, OptionalSend, RaftLogReader, RaftSnapshotBuilder,
     RaftTypeConfig,
@@ -138,6 +145,22 @@ impl<C: Types> RaftLogReader<C> for LogStore<C> {
         Ok(self.entries::<Line0_10<C>>(&range, usize::MAX)?)
     }
 
+    /// Reads the entries by pieces: openraft applies many of them at once after a restart.
+    async fn entries_stream<B: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend>(
+        &mut self,
+        range: B,
+    ) -> impl Stream<Item = io::Result<C::Entry>> + OptionalSend {
+        let end = range.end_bound().cloned();
+        let pieces = stream::try_unfold(range.start_bound().cloned(), move |start| {
+            let read = self.entries::<Line0_10<C>>(&(start, end), READ_BYTES_MAX);
+            ready(read.map_err(io::Error::from).map(|entries| {
+                let last = entries.last()?.log_id.index;
+                Some((stream::iter(entries.into_iter().map(Ok)), Bound::Excluded(last)))
+            }))
+        });
+        pieces.try_flatten()
+    }
+
     async fn read_vote(&mut self) -> io::Result<Option<VoteOf<C>>> {
         Ok(self.vote()?)
     }
@@ -225,17 +248,17 @@ where
     where
         S: Stream<Item = io::Result<EntryResponder<C>>> + Unpin + OptionalSend,
     {
-        let (mut ready, mut responders) = (Vec::new(), Vec::new());
+        let mut applier = self.applier::<Line0_10<C>>()?;
+        let mut applied = Vec::new();
         loop {
             let next = entries.next().await.transpose()?;
             let end = next.is_none();
             if let Some((entry, responder)) = next {
-                ready.push(entry);
-                responders.push(responder);
+                applied.push((responder, applier.apply(entry)?));
             }
-            if end || ready.len() >= ENTRIES_MAX {
-                let responses = self.apply_all::<Line0_10<C>>(ready.drain(..))?;
-                for (responder, response) in responders.drain(..).zip(responses) {
+            if end || applied.len() >= ENTRIES_MAX || applier.is_full() {
+                applier.commit()?;
+                for (responder, response) in applied.drain(..) {
                     if let Some(responder) = responder {
                         responder.send(response);
                     }

@@ -21,7 +21,7 @@ use sievedb::Db;
 
 pub use self::transfer::{SnapshotNetwork, send_snapshot};
 use crate::{
-    Application, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
+    Application, Error, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
     line::{AppliedOf, Line, Payload},
     log_store::READ_BYTES_MAX,
 };
@@ -259,8 +259,19 @@ where
         I: IntoIterator<Item = Entry<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let applied = self.apply_all::<Line0_9<C>>(entries);
-        Ok(applied.map_err(|error| StorageIOError::write_state_machine(&error))?)
+        let apply_all = || {
+            let mut applier = self.applier::<Line0_9<C>>()?;
+            let mut responses = Vec::new();
+            for entry in entries {
+                responses.push(applier.apply(entry)?);
+                if applier.is_full() {
+                    applier.commit()?;
+                }
+            }
+            applier.commit()?;
+            Ok::<_, Error>(responses)
+        };
+        Ok(apply_all().map_err(|error| StorageIOError::write_state_machine(&error))?)
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C> {
