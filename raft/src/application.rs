@@ -35,6 +35,9 @@ pub trait Application: Send + Sync + 'static {
     type Response: Default;
 
     /// Returns the keyspaces with the replicated state: a snapshot replaces their contents.
+    ///
+    /// A node ignores the keyspaces of a received snapshot that it does not list. So a release of
+    /// the application that adds a keyspace must run on all nodes before an entry writes to it.
     fn keyspaces(&self) -> Vec<Keyspace>;
 
     /// Applies `request` to the state, and returns the response to the client.

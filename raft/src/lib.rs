@@ -13,25 +13,36 @@
 //!   0.9 waits for each append. Applied entries are not synced; after a crash openraft applies them
 //!   again.
 //! * **Snapshots** are checkpoints: hard links to tables, with their filters, and a copy of the log.
-//!   They are sent file by file, in chunks. Every block is verified before a snapshot replaces the
-//!   state of a node. A receiver needs disk space for its own state and twice the snapshot. The
-//!   transfer of the last chunk returns when the snapshot is installed: set
-//!   `install_snapshot_timeout` of openraft above that time.
+//!   They are sent file by file, in parts. Every block is verified before a snapshot replaces the
+//!   state of a node. openraft begins each transfer at the first byte. [`send_snapshot`] and
+//!   [`SnapshotReceiver`] continue an interrupted one, unless the receiver was restarted.
+//! * **Timeouts.** The transfer of the last part returns when the snapshot is installed: set
+//!   `install_snapshot_timeout` of openraft above that time. Its default of 200 ms is too short for
+//!   nearly every state: the leader then sends the snapshot again, as a whole without
+//!   [`send_snapshot`].
+//! * **Disk space.** A receiver needs space for its own state and twice the snapshot. The bytes of
+//!   an aborted transfer stay until the next one, or until the process ends. The current snapshot
+//!   keeps tables that compaction has replaced until the next one is built: an idle node may use
+//!   twice the space of its state, and that of a copy of its log.
+//! * **Errors.** openraft stops a node after any error of the storage, also if only a snapshot
+//!   failed, as on a full disk. Fix the cause, then restart the process.
 //! * **Lines.** The feature `openraft-0-9`, the default, supports openraft 0.9. `openraft-0-10`
 //!   adds the module `v0_10` for the pre-release of 0.10. A store records its line, and refuses the
 //!   other.
+//! * **Encoding.** Log and snapshots contain entries as encoded by postcard, which limits the types
+//!   of requests and their changes: see [`Application::Request`].
 //! * **Reads.** [`Reads`] reads the state without openraft, and never a partially installed
 //!   snapshot.
 //! * **Example.** `raft/cluster` of the repository is a cluster over HTTP, with a check of its
 //!   linearizability.
 //! * **Threads.** Snapshots are built and installed on separate threads. Other calls block the
 //!   calling task, as those of [`sievedb`] do: with openraft 0.9 also for the sync of an append.
-//!   Applying entries may wait for background work: run
-//!   openraft on at least two worker threads. [`open`] completes an interrupted installation before
-//!   it returns.
+//!   Applying entries may wait for background work: run openraft on at least two worker threads.
+//!   [`open`] completes an interrupted installation before it returns.
 //! * **Memory.** Building, checking or installing a snapshot takes 8 MiB and the memory of its log
-//!   entries. The memory budget of the store does not include them. A [memory
-//!   pool](sievedb::MemoryPool) does.
+//!   entries. Applying takes 4 MiB and an entry for writes. With openraft 0.10 it also takes that
+//!   for decoded entries; openraft 0.9 passes up to 64 entries at once. The memory budget of the
+//!   store does not include these. A [memory pool](sievedb::MemoryPool) includes the snapshots.
 //!
 //! ```
 //! use openraft::BasicNode;
