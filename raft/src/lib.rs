@@ -12,7 +12,7 @@
 //!   commits are pipelined: the next entries are written while the last ones are synced. Openraft
 //!   0.9 waits for each append. Applied entries are not synced; after a crash openraft applies them
 //!   again.
-//! * **Snapshots** are checkpoints: hard links to tables, with their filters, and a copy of the log.
+//! * **Snapshots** are checkpoints: hard links to tables with their filters, and a copy of the log.
 //!   They are sent file by file, in parts. Every block is verified before a snapshot replaces the
 //!   state of a node. openraft begins each transfer at the first byte. [`send_snapshot`] and
 //!   [`SnapshotReceiver`] continue an interrupted one, unless the receiver was restarted.

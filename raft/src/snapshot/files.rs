@@ -75,8 +75,8 @@ impl Checkpoint {
         self.head.len() as u64 + self.files.iter().map(|(_, bytes)| bytes).sum::<u64>()
     }
 
-    /// Returns an id of the bytes: of the names and lengths of the files, and of the manifest, which
-    /// has random bytes and the checksums of tables. Logs are preallocated, so two of them may have
+    /// Returns an id of the bytes: of the names and lengths of the files, and of the manifest, with
+    /// its random bytes and the checksums of tables. Logs are preallocated, so two of them may have
     /// the same name and length.
     pub(super) fn id(&self) -> Result<String> {
         let mut hasher = DefaultHasher::new();

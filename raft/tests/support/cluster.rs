@@ -39,7 +39,8 @@ pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 /// Entries after which a node builds a snapshot and purges its log.
 const SNAPSHOT_ENTRIES: u64 = 50;
 
-/// Decides by the number of a request with a part, and by whether it is the last part, what is lost.
+/// Decides by the number of a request with a part, and by whether that is the last one, what is
+/// lost.
 type Losses = Arc<dyn Fn(u64, bool) -> Option<Lost> + Send + Sync>;
 
 /// What the network loses.
