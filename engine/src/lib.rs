@@ -142,8 +142,8 @@ mod version;
 mod wal;
 
 pub use backup::{
-    Archive, ArchiveUpdate, Backup, BackupReport, BackupSet, Replica, ReplicaStats, RestoreOptions,
-    Retention,
+    Archive, ArchiveUpdate, Backup, BackupReport, BackupSet, Pruned, Replica, ReplicaStats,
+    RestoreOptions, Retention,
 };
 pub use batch::Batch;
 pub use bytes::Bytes;

@@ -141,8 +141,8 @@ impl Memtable {
         debug_assert_eq!(self.list.lower_bound(key).map(|node| node.key()), Some(key));
     }
 
-    /// Inserts copies of entries: key hash, user key, trailer and value of each. Faster than as many
-    /// calls of [`insert`](Self::insert), because cache misses overlap.
+    /// Inserts copies of entries: key hash, user key, trailer and value of each. Faster than calls
+    /// of [`insert`](Self::insert), because cache misses overlap.
     ///
     /// # Panics
     ///

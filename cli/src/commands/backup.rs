@@ -6,7 +6,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use sievedb::{Backup, BackupSet, ReplicaStats, RestoreOptions, Retention, text::bytes};
+use sievedb::{Backup, BackupSet, Pruned, ReplicaStats, RestoreOptions, Retention, text::bytes};
 
 use super::{Access, open_store, options};
 use crate::{
@@ -81,7 +81,7 @@ pub(crate) enum Command {
         /// Number of the backup, as printed by `sieve backup list`. Without `--to-sequence` or
         /// `--to-time`, the log after it is not restored. Default: the newest backup that is not
         /// after the requested point.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         number: Option<u64>,
         /// Restore the last batch at or before this sequence number.
         #[arg(long, value_name = "N", conflicts_with = "to_time")]
@@ -107,7 +107,8 @@ pub(crate) enum Command {
         #[arg(long)]
         refresh: bool,
         /// Number of the backup of a new replica. Default: the newest, with its archived log.
-        #[arg(long, value_name = "N", conflicts_with = "refresh")]
+        #[arg(long, value_name = "N", conflicts_with = "refresh",
+              value_parser = clap::value_parser!(u64).range(1..))]
         number: Option<u64>,
         /// Copy only this keyspace. Can be repeated. Repeat it with `--refresh`.
         #[arg(long, value_name = "NAME")]
@@ -179,8 +180,16 @@ impl Command {
             }
             &Self::Prune { ref set, last, daily, weekly, monthly } => {
                 let kept = Retention::new().last(last).daily(daily).weekly(weekly).monthly(monthly);
-                let removed = backup_set(set).prune(&kept)?.len() as u64;
-                writeln!(out, "{} removed", counted(removed, ["backup", "backups"]))?;
+                let Pruned { removed, damaged, .. } = backup_set(set).prune(&kept)?;
+                let count = removed.len() as u64;
+                let written = writeln!(out, "{} removed", counted(count, ["backup", "backups"]));
+                if let Some(number) = damaged.first() {
+                    let summary = format!("no files were removed: record {number} is damaged");
+                    let record = set.join(format!("backups/{number:06}"));
+                    let advice = format!("delete {}, unless it is the newest", record.display());
+                    return Err(Error::Problems { summary, advice });
+                }
+                written?;
             }
             Self::Restore { set, dest, number, to_sequence, to_time, keyspace } => {
                 let place = dest.display().to_string();

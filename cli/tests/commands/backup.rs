@@ -104,7 +104,8 @@ fn a_damaged_record_does_not_block_the_set() {
     let errors = failure(&["backup", "restore", set, new, "--number", "1"]);
     assert!(errors.contains(&format!("`sieve backup verify {set}` lists all damage")), "{errors}");
     assert!(!errors.contains("sieve repair"), "{errors}");
-    assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "1 backup removed\n");
+    let errors = failure(&["backup", "prune", set, "--last", "1"]);
+    assert!(errors.contains(&record.display().to_string()), "{errors}");
     std::fs::remove_file(record).unwrap();
     assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "0 backups removed\n");
     output(&["backup", "restore", set, new]);

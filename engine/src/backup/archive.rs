@@ -287,8 +287,11 @@ impl ArchivedLog {
             sampled_ms = samples.last().map_or(sampled_ms, |&(ms, _)| ms);
             let whole_ms = is_whole.then_some(now_ms);
             let part = part.finish(range, store.tables.store_id, whole_ms, &samples);
-            bytes += part.len() as u64;
-            self.parts += 1;
+            // An empty part replaces the empty one before it.
+            if range.upto > range.after {
+                bytes += part.len() as u64;
+                self.parts += 1;
+            }
             let omits = store.options.has_bug(PlantedBug::OmitArchivedPart);
             if !(omits && range.upto.is_multiple_of(3) && range.upto > range.after) {
                 set.put_object(LOG, &range.name(), &part)?;

@@ -54,7 +54,8 @@ impl BackupSet {
     /// * [`Error::NewerRelease`]: a newer release wrote the newest backup of the set.
     /// * [`Error::DirectoriesOverlap`]: the set is inside the directory of the store, or contains
     ///   it.
-    /// * [`Error::Corrupt`]: a table of the store is damaged. Damaged records are ignored.
+    /// * [`Error::Corrupt`]: a table of the store is damaged. Damaged records of the set
+    ///   are ignored.
     /// * [`Error::ReadOnly`], [`Error::Io`], [`Error::Closed`], [`Error::ForkedChild`], as of
     ///   [`Db::checkpoint`].
     pub fn create(&self, db: &Db) -> Result<Backup> {

@@ -55,6 +55,7 @@ use sievedb_format::{Corruption, FileHeader};
 pub use self::{
     archive::{Archive, ArchiveUpdate},
     check::BackupReport,
+    prune::Pruned,
     replica::{Replica, ReplicaStats},
     restore_options::RestoreOptions,
     retention::Retention,

@@ -10,13 +10,24 @@ use super::{
 };
 use crate::{Error, Result};
 
+/// The result of [`BackupSet::prune`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// Numbers of the removed backups, ascending.
+    pub removed: Vec<u64>,
+    /// Numbers of the backups whose records are damaged, ascending. If there are any, no files were
+    /// removed.
+    pub damaged: Vec<u64>,
+}
+
 impl BackupSet {
     /// Removes the backups that `retention` does not keep, with their archived logs, and the files
-    /// that no other backup needs. The rules count the backups of each store. Returns the numbers
-    /// of the removed backups. Reads each record once, and those of kept backups twice.
+    /// that no other backup needs. The rules count the backups of each store. Reads each record
+    /// once, and those of kept backups twice.
     ///
     /// A backup whose record is damaged is kept. Its files are unknown, so no files are removed
-    /// until its record is deleted: the file `backups/N` of the set. Never delete the newest
+    /// until its record is deleted: the file `backups/000007` of backup 7. Never delete the newest
     /// record, because the next backup would get its number.
     ///
     /// # Errors
@@ -24,7 +35,7 @@ impl BackupSet {
     /// * [`Error::Locked`], [`Error::Io`].
     /// * [`Error::NewerRelease`], [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`],
     ///   [`Error::WrongKey`]: a record cannot be read. Nothing was removed.
-    pub fn prune(&self, retention: &Retention) -> Result<Vec<u64>> {
+    pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
         let _lock = self.lock()?;
         self.remove_unfinished()?;
         let numbers = self.numbers()?;
@@ -47,7 +58,7 @@ impl BackupSet {
             needed.extend(self.record(number)?.files.iter().map(StoredFile::object));
         }
         let removes_files = damaged.is_empty();
-        kept.extend(damaged);
+        kept.extend(&damaged);
         let removed: Vec<_> = numbers.into_iter().filter(|number| !kept.contains(number)).collect();
         for &number in &removed {
             self.delete(BACKUPS, &record_name(number))?;
@@ -67,7 +78,7 @@ impl BackupSet {
             }
         }
         self.sync(LOG)?;
-        Ok(removed)
+        Ok(Pruned { removed, damaged })
     }
 
     fn delete(&self, directory: &str, name: &str) -> Result<()> {

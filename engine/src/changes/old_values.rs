@@ -36,7 +36,7 @@ impl OldValues {
     ///
     /// As [`Keyspace::get`].
     pub(super) fn add_to(&self, batch: &mut ChangeBatch) -> Result<()> {
-        // Once for each keyspace: a snapshot costs a look at all keyspaces.
+        // Once for each keyspace: a snapshot reads all keyspaces.
         let mut snapshots = BTreeMap::new();
         for change in &mut batch.changes {
             let Some(key) = change.kind.key() else { continue };

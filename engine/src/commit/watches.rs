@@ -21,7 +21,7 @@ pub(crate) trait WatchedKeys: fmt::Debug + Send + Sync {
 pub(crate) struct WrittenKey {
     /// Index of the keyspace in the condition.
     pub(crate) keyspace: usize,
-    /// The key with its hash. `None` after a write to a range, which may contain all keys.
+    /// The key with its hash. `None` after an ingest, or a range delete that overlaps the keys.
     pub(crate) key: Option<(Bytes, u64)>,
 }
 

@@ -3,7 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    io, mem,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,

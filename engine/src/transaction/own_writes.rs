@@ -257,6 +257,7 @@ impl OwnWrites {
                 }
             }
         }
+        self.undo.shrink_to(2 * first);
         Ok(bytes)
     }
 
@@ -267,7 +268,8 @@ impl OwnWrites {
         if at > 0 {
             return Ok(0);
         }
-        Ok(self.undo.drain(..).map(|undo| UNDO_BYTES + undo.write.kept_bytes()).sum())
+        let undo = std::mem::take(&mut self.undo);
+        Ok(undo.iter().map(|undo| UNDO_BYTES + undo.write.kept_bytes()).sum())
     }
 
     /// Returns the keyspaces written to, and their keys.

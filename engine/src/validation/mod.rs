@@ -9,7 +9,7 @@
 //! | [`unchanged`]  | condition: nothing of a read set was written after a snapshot         |
 //! | [`read_set`]   | keys and ranges that a writer has read                                |
 //! | [`key_ranges`] | ranges that do not overlap                                            |
-//! | [`reads`]      | the keys and ranges of a condition, looked for in later writes        |
+//! | [`reads`]      | keys and ranges of a condition, compared with later writes            |
 
 mod key_ranges;
 pub(crate) mod read_set;

@@ -44,7 +44,7 @@ impl WatchedKeys for Reads {
 }
 
 impl ReadsOf {
-    /// Returns the first read key that `write` writes, or `Some(None)` if it writes a range of them.
+    /// Returns the first read key that `write` writes. `Some(None)` if it writes a range of them.
     fn first_written(&self, write: &Write) -> Option<Option<(Bytes, u64)>> {
         let id = self.of.tree.id;
         if write.ingests.as_ref().is_some_and(|tree| tree.id == id) {

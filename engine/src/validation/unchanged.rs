@@ -28,8 +28,8 @@ const SLOT_CHECKS_MAX: u32 = 2;
 /// lock, in memtables and tables with entries after the snapshot. Then the condition is checked
 /// again.
 ///
-/// Ranges have no slots. They are searched once, without the lock. A watch looks for keys of the
-/// ranges in the writes placed since.
+/// Ranges have no slots. They are searched without the lock, and again after a watched write that
+/// does not decide. A watch compares the writes placed since.
 ///
 /// Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", ACM Transactions on
 /// Database Systems 6(2), 1981: the read set is validated against later writes, in commit order.
@@ -135,8 +135,8 @@ impl<'a> Unchanged<'a> {
         self.slots.iter().copied().filter(is_written).collect()
     }
 
-    /// Checks by the watch. The first written key usually decides. Else its write has failed, and
-    /// the others are searched, too.
+    /// Checks by the watch. The first written key usually decides. Otherwise its write failed, or
+    /// was to a range without such a key: all are searched.
     fn check_watched(&mut self, placed: &mut Placed<'_>, watch: WatchId) -> Verdict {
         let (key, after) = (placed.take_watched(watch), self.checked);
         self.checked = placed.last_placed();

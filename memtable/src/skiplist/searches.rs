@@ -22,7 +22,7 @@ struct Search<'l> {
     height: usize,
     /// The level that is searched.
     level: usize,
-    /// On this level, except that `after` is that of the level above.
+    /// `before` on this level, `after` on the level above.
     at: Neighbors<'l>,
     /// The next node to compare, prefetched.
     next: Option<Node<'l>>,
@@ -46,8 +46,8 @@ impl SkipList {
         &self,
         mut entries: impl Iterator<Item = (usize, InternalKey<'k>, &'k [u8])>,
     ) {
-        let first = entries.by_ref().take(SEARCHES_MAX);
-        let mut searches: Vec<_> = first.map(|entry| Search::new(self, entry)).collect();
+        let mut searches = Vec::with_capacity(SEARCHES_MAX);
+        searches.extend(entries.by_ref().take(SEARCHES_MAX).map(|entry| Search::new(self, entry)));
         while !searches.is_empty() {
             searches.retain_mut(|search| {
                 if search.step(self) {

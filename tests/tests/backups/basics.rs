@@ -81,7 +81,7 @@ fn prune_removes_backups_and_only_their_own_files() {
     }
     let before = objects(&disk).len();
     let kept = Retention::new().last(2).daily(2);
-    let removed = set.prune(&kept).unwrap();
+    let removed = set.prune(&kept).unwrap().removed;
     let left: Vec<_> = set.list().unwrap().iter().map(|backup| backup.number).collect();
     assert_eq!(left, [4, 5, 6]);
     assert_eq!(removed, [1, 2, 3]);
@@ -93,7 +93,7 @@ fn prune_removes_backups_and_only_their_own_files() {
         let copy = options(&disk).create_if_missing(false).open(&path).unwrap();
         assert_eq!(entries(&copy), wanted[number as usize - 1], "backup {number}");
     }
-    assert_eq!(set.prune(&Retention::new()).unwrap(), [4, 5]);
+    assert_eq!(set.prune(&Retention::new()).unwrap().removed, [4, 5]);
     assert_eq!(set.list().unwrap().len(), 1, "the newest is always kept");
 }
 
@@ -112,8 +112,8 @@ fn prune_keeps_backups_of_each_store() {
     }
     let ids: Vec<_> = set.list().unwrap().iter().map(|backup| backup.store).collect();
     assert!(ids[0] != ids[1] && ids[..2] == ids[2..4], "{ids:?}");
-    assert_eq!(set.prune(&Retention::new().daily(2)).unwrap(), [1, 2, 3, 4]);
-    assert_eq!(set.prune(&Retention::new()).unwrap(), [5, 6]);
+    assert_eq!(set.prune(&Retention::new().daily(2)).unwrap().removed, [1, 2, 3, 4]);
+    assert_eq!(set.prune(&Retention::new()).unwrap().removed, [5, 6]);
     for number in [7, 8] {
         let path = format!("data/restored{number}");
         set.restore(number, &path).unwrap();
@@ -177,11 +177,12 @@ fn a_damaged_record_does_not_block_prunes() {
     disk.replace(record, vec![7; 100]).unwrap();
     assert_eq!(set.list().unwrap().len(), 3);
     let before = objects(&disk);
-    assert_eq!(set.prune(&Retention::new().last(1)).unwrap(), [2, 3]);
+    let pruned = set.prune(&Retention::new().last(1)).unwrap();
+    assert_eq!((&pruned.removed[..], &pruned.damaged[..]), (&[2, 3][..], &[1][..]));
     assert_eq!(objects(&disk), before, "the files of the damaged backup are unknown");
     disk.replace(record, good).unwrap();
     set.restore(1, "data/restored").unwrap();
-    assert_eq!(set.prune(&Retention::new().last(2)).unwrap(), []);
+    assert_eq!(set.prune(&Retention::new().last(2)).unwrap().removed, []);
     assert!(objects(&disk).len() < before.len());
     disk.replace(record, vec![7; 100]).unwrap();
     disk.unlink(Path::new("data/set/backups/000004")).unwrap();

@@ -20,12 +20,14 @@ use sievedb_tests::{
 
 use super::{entries, set_on};
 
+type Event = Box<dyn FnOnce() + Send>;
+
 /// A disk that calls a function once, before it opens or creates a file.
 struct Watched {
     disk: Arc<MemoryFs>,
     opened: Mutex<Vec<PathBuf>>,
-    /// Begin of the path, and the function.
-    event: Mutex<Option<(&'static str, Box<dyn FnOnce() + Send>)>>,
+    /// A part of the path, and the function.
+    event: Mutex<Option<(&'static str, Event)>>,
 }
 
 impl Watched {
@@ -116,7 +118,7 @@ fn a_prune_during_a_verification_or_a_list_is_no_problem() {
     for (path, kept, left) in [("set/objects/", 2, 2), ("set/backups/000002", 1, 1)] {
         let pruning = set_on(Arc::clone(&disk) as Arc<dyn Fs>);
         watched.0.before(path, move || {
-            assert_eq!(pruning.prune(&Retention::new().last(kept)).unwrap().len(), 1);
+            assert_eq!(pruning.prune(&Retention::new().last(kept)).unwrap().removed.len(), 1);
         });
         let report = set.verify().unwrap();
         assert!(report.problems.is_empty(), "{report}");

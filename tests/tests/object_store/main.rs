@@ -79,7 +79,7 @@ fn whole_life(store: &Arc<dyn ObjectStore>) {
     let path = dir.path().join("point");
     set.restore_with(&RestoreOptions::new().to(point), &path).unwrap();
     assert_eq!(entries_in(&path), archived);
-    assert_eq!(set.prune(&Retention::new().last(2)).unwrap(), [1, 2]);
+    assert_eq!(set.prune(&Retention::new().last(2)).unwrap().removed, [1, 2]);
     assert!(set.verify().unwrap().problems.is_empty());
     let path = dir.path().join("last");
     set.restore_with(&RestoreOptions::new(), &path).unwrap();

@@ -52,7 +52,7 @@ use self::{
     unneeded::UnneededMemory, workers::Bell,
 };
 use crate::{
-    Error, barriers,
+    barriers,
     clock::{Clock, SystemClock},
     compaction::choice::Compaction,
     filters::FilterJob,

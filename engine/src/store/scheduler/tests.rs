@@ -20,7 +20,7 @@ use sievedb_format::Corruption;
 
 use super::*;
 use crate::{
-    Db, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
+    Db, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
     clock::ManualClock,
     file_name::FileName,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
