@@ -75,25 +75,44 @@ fn an_equal_key_is_inserted_first() {
     assert_eq!(values, [b"later", b"first"]);
 }
 
-/// Together with entries that are there, in more than one turn.
+/// Inserts three parts of the keys, in random, ascending and descending order. With two stripes,
+/// runs of the later parts end at keys of the earlier ones.
 #[test]
 fn entries_inserted_together_are_sorted() {
     let count = if cfg!(miri) { 60 } else { 5_000_u32 };
-    let key = |index: u32| index.wrapping_mul(0x9e37_79b1).to_be_bytes();
-    let list = SkipList::new();
-    let mut want: Vec<_> = (0..count).map(key).collect();
-    for parts in want.chunks(count as usize / 3) {
-        list.insert_all(parts.iter().map(|key| (internal(key, 1), &key[..])));
-        list.insert_all([]);
-    }
-    want.sort_unstable();
-    assert_eq!(list.len(), want.len());
-    assert!(nodes(&list).all(|node| node.key().user_key == node.value()));
-    assert!(nodes(&list).map(|node| node.key().user_key).eq(want.iter().map(|key| &key[..])));
-    for key in &want {
-        assert_eq!(list.lower_bound(internal(key, 1)).map(Node::key), Some(internal(key, 1)));
+    let random = |index: u32| index.wrapping_mul(0x9e37_79b1);
+    let orders: [(&str, &dyn Fn(u32) -> u32); 4] = [
+        ("random", &random),
+        ("ascending", &|index| index),
+        ("descending", &|index| count - index),
+        ("two stripes", &|index| (index % 2) * count + index * 7 % count),
+    ];
+    for (name, order) in orders {
+        let list = SkipList::new();
+        let mut want: Vec<_> = (0..count).map(|index| order(index).to_be_bytes()).collect();
+        for parts in want.chunks(count as usize / 3) {
+            list.insert_all(parts.iter().map(|key| (internal(key, 1), &key[..])));
+            list.insert_all([]);
+        }
+        want.sort_unstable();
+        assert_eq!(list.len(), want.len(), "{name}");
+        assert!(nodes(&list).all(|node| node.key().user_key == node.value()), "{name}");
+        let keys = nodes(&list).map(|node| node.key().user_key);
+        assert!(keys.eq(want.iter().map(|key| &key[..])), "{name}");
+        for key in &want {
+            let found = list.lower_bound(internal(key, 1)).map(Node::key);
+            assert_eq!(found, Some(internal(key, 1)), "{name}");
+        }
+        // Each level is sorted, and part of the one below.
+        for level in 1..HEIGHT_MAX {
+            // SAFETY: a tower reached on a level has that level.
+            let link = |tower: Tower<'_>| Node::new(unsafe { tower.link(level) }.load(Acquire));
+            let on_level = std::iter::successors(link(list.tower()), |node| link(node.tower()));
+            assert!(on_level.map(Node::key).is_sorted(), "{name}, level {level}");
+        }
     }
 
+    let list = SkipList::new();
     let entries = [b"first", b"later"].map(|value| (internal(b"", 1), &value[..]));
     list.insert_all(entries);
     let values: Vec<&[u8]> = nodes(&list).take(2).map(|node| node.value()).collect();
