@@ -17,7 +17,7 @@
 //!   buffers fit in memory: the oldest ones of a group that is compacted into the base level, or
 //!   else the cheapest neighbors.
 //! * Tables that overlap no other table of level 0 follow the groups. All that can **be moved** are
-//!   moved at once. From twice `runs_max` small ones on, they are merged within level 0 first.
+//!   moved at once, except small ones. From twice `runs_max` of these on, level 0 is merged.
 //!
 //! With the first rule alone, every four flushes rewrite the whole base level. With a budget of 32
 //! MiB and 2 million entries, that is 12.7 bytes per byte flushed. With both, run sizes about
@@ -135,12 +135,6 @@ impl<'a> Picker<'a> {
     /// would take a job and an edit of the manifest.
     fn pick_alone(&self, tables: &Run<'a>, base_level: u8) -> Option<Compaction> {
         let is_small = |table: &&TableMeta| table.bytes < self.small_bytes();
-        let small = tables.iter().filter(|table| is_small(table)).count();
-        let has_many_small = self.is_full() && small >= 2 * self.options.runs_max();
-        if let Some(merge) = has_many_small.then(|| self.merge_due(self.all_of_level0())).flatten()
-        {
-            return Some(merge);
-        }
         let moves = |table: &&TableMeta| {
             !is_small(table)
                 && !self.levels.is_busy(table)
@@ -149,9 +143,16 @@ impl<'a> Picker<'a> {
                 && !self.is_to_rewrite(table, base_level)
         };
         let mut moved: Run<'a> = tables.iter().copied().filter(moves).collect();
-        moved.sort_by_key(|table| u64::MAX - table.run);
-        let has_several = moved.len() > 1;
-        has_several.then(|| Compaction::moves(self.levels, Reason::Level0, moved, base_level))?
+        if moved.len() > 1 {
+            moved.sort_by_key(|table| u64::MAX - table.run);
+            let moves = Compaction::moves(self.levels, Reason::Level0, moved, base_level);
+            if moves.is_some() {
+                return moves;
+            }
+        }
+        let small = tables.iter().filter(|table| is_small(table)).count();
+        let has_many_small = self.is_full() && small >= 2 * self.options.runs_max();
+        has_many_small.then(|| self.merge_due(self.all_of_level0()))?
     }
 
     fn is_full(&self) -> bool {

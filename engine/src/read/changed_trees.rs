@@ -34,6 +34,11 @@ impl TreeIds {
         self.0.extend(ids);
     }
 
+    /// Adds an id. Returns `true` if it was not there.
+    pub(crate) fn insert(&mut self, id: u64) -> bool {
+        self.0.insert(id)
+    }
+
     pub(crate) fn remove(&mut self, id: u64) {
         self.0.remove(&id);
     }

@@ -489,8 +489,7 @@ fn unreadable_blobs(version: &Version) -> BTreeSet<u64> {
     files.filter(|it| it.is_unreadable()).map(|it| it.file.file_id).collect()
 }
 
-/// Returns the tables that a compaction reads, by sorted run, newest run first; `None` if a table
-/// is gone.
+/// Returns the tables that a compaction reads, newest run first; `None` if one is gone.
 fn input_runs(version: &Version, compaction: &Compaction) -> Option<Vec<Vec<Arc<LiveTable>>>> {
     let ids: BTreeSet<u64> = compaction.tables().collect();
     let is_input = |live: &&Arc<LiveTable>| ids.contains(&live.meta.id);

@@ -37,6 +37,7 @@ mod change_log;
 mod change_options;
 pub(crate) mod checkpoint;
 mod compact;
+mod entry_batch;
 mod filter_host;
 mod flush;
 pub(crate) mod folder;

@@ -205,16 +205,15 @@ impl Store {
 
     /// Claims a compaction of level 0 that a write waits for.
     fn claim_stopped(&self, state: &mut State, wanted: Wanted) -> Option<Job> {
-        let mut from = 0;
-        while let Some(id) = state.due.stopped.first_from(from) {
-            from = id + 1;
+        let mut walk = TreeIds::walk_behind(state.due.last_compacted);
+        while let Some(id) = walk.next(&state.due.stopped) {
             let is_stopped = |tree: Arc<Tree>| pressure(self.debt(&tree)) == Pressure::Stop;
             if !self.tree_of_id(id).is_some_and(is_stopped) {
                 state.due.stopped.remove(id);
             } else if let Some((tree, compaction)) = self.next_compaction(state, id)
                 && self.precedes(&tree, &compaction, wanted)
             {
-                return Some(self.claim_merge(state, tree, compaction));
+                return Some(self.claim_this(state, tree, compaction));
             }
         }
         None

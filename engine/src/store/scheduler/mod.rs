@@ -272,8 +272,10 @@ impl Scheduler {
 
     /// Notes that a write waits for a compaction of level 0 of this keyspace.
     pub(in crate::store) fn note_stopped(&self, id: u64) {
-        self.state.lock().due.stopped.add([id]);
-        self.wake();
+        // Each ring makes tasks that wait for room call this again.
+        if self.state.lock().due.stopped.insert(id) {
+            self.wake();
+        }
     }
 
     /// Makes workers check all keyspaces: a compaction may be due without a change.

@@ -133,6 +133,9 @@ impl Store {
                 if let Err(error) = self.make_flush_due(stall, bytes) {
                     return Some(Err(error));
                 }
+                if let Stall { reason: StallReason::Level0, delay: None, compactions_of } = stall {
+                    compactions_of.into_iter().for_each(|id| self.scheduler.note_stopped(id));
+                }
                 stall.compactions_of
             }
         };

@@ -82,8 +82,7 @@ pub(in crate::store) fn newest_left(
     before: Option<u64>,
 ) -> Option<u64> {
     let are_left = |count: usize| count > allowed.saturating_add(ORDINARY_RUNS_MAX);
-    let older = |newest: &u64| are_left(runs.iter().filter(|run| *run <= newest).count());
-    before.filter(older).or_else(|| runs.first().copied().filter(|_| are_left(runs.len())))
+    before.or_else(|| runs.first().copied()).filter(|_| are_left(runs.len()))
 }
 
 /// Returns why `debt` delays or stops writes.
@@ -255,8 +254,8 @@ mod tests {
         assert_eq!(newest_left(&runs(80), 0, left), left);
         // The first half became one run.
         let rest = &runs(90)[..60];
-        assert_eq!(newest_left(rest, 0, left), Some(89), "30 are left of the old ones");
-        assert_eq!(newest_left(&runs(48), 0, Some(89)), None);
+        assert_eq!(newest_left(rest, 0, left), left, "30 are left of the old ones");
+        assert_eq!(newest_left(&runs(48), 0, left), None);
     }
 
     #[test]
