@@ -87,7 +87,9 @@ where
             (failures, backoff) = (0, None);
         }
         failures += 1;
-        check_retry::<C>(failure, failures)?;
+        if let Some(error) = final_error::<C>(failure, failures) {
+            return Err(error);
+        }
         let backoff = backoff.get_or_insert_with(|| network.backoff());
         C::sleep(backoff.next().unwrap_or(RETRY)).await;
     }
@@ -143,19 +145,19 @@ where
 }
 
 /// Returns the error of a transfer that is not to be retried.
-fn check_retry<C: RaftTypeConfig>(
+fn final_error<C: RaftTypeConfig>(
     failure: Failure<C>,
     failures: u32,
-) -> StdResult<(), StreamingError<C, Fatal<Id<C>>>> {
+) -> Option<StreamingError<C, Fatal<Id<C>>>> {
     let is_final = failures >= FAILURES_MAX;
-    Err(match failure {
+    Some(match failure {
         RPCError::RemoteError(RemoteError {
             target,
             target_node,
             source: RaftError::Fatal(source),
         }) => RemoteError { target, target_node, source }.into(),
         RPCError::PayloadTooLarge(error) => NetworkError::new(&error).into(),
-        _ if !is_final => return Ok(()),
+        _ if !is_final => return None,
         RPCError::Timeout(error) => error.into(),
         RPCError::Unreachable(error) => error.into(),
         RPCError::Network(error) => error.into(),
