@@ -109,8 +109,9 @@ impl Options {
     /// snapshot consists of hard links and a copy of the log, otherwise of copies. An interrupted
     /// installation of a snapshot is completed.
     ///
-    /// Without a current snapshot, this creates, opens and removes a checkpoint, which reads the
-    /// log of the store: settings that no snapshot could use are an error here.
+    /// Without a current snapshot, this creates, opens and removes a checkpoint, unless the disk is
+    /// full: settings that no snapshot could use are an error here. This takes a link for each file
+    /// and reads the log of the store. On another file system it copies the store.
     ///
     /// # Errors
     ///

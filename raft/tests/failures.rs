@@ -22,6 +22,9 @@ type Opened = (Db, LogStore<Types>, StateMachine<Types, Map>);
 /// Error of the operating system: the process has too many open files.
 const EMFILE: i32 = 24;
 
+/// Error of the operating system: the disk is full.
+const ENOSPC: i32 = 28;
+
 /// Opens a node with one entry in its state machine.
 async fn open(fs: &Arc<FaultFs>) -> Result<Opened> {
     let store = small_options(fs.clone());
@@ -57,6 +60,19 @@ async fn an_open_that_fails_once_keeps_the_snapshot() -> Result<()> {
     let mut node = open(&fs).await?;
     let current = node.2.get_current_snapshot().await?.ok_or("the snapshot is forgotten")?;
     assert_eq!(current.meta, meta);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_without_a_snapshot_opens_on_a_full_disk() -> Result<()> {
+    let fs = faulty_disk();
+    drop(open(&fs).await?);
+    let full = Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING);
+    fs.inject(full.suffix("snapshots/0/CURRENT"));
+    let mut node = open(&fs).await?;
+    assert_eq!(fs.failures(), 1);
+    assert!((0..3).all(|slot| !fs_lists(&fs, slot)));
+    assert!(node.2.applied_state().await?.0.is_some());
     Ok(())
 }
 

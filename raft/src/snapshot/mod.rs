@@ -80,17 +80,21 @@ impl Snapshots {
         snapshots.remove_incoming()?;
         snapshots.forget_missing::<L>(records)?;
         snapshots.clear_unused::<L>(records)?;
-        if records.read::<Kept<L::Meta>>(SNAPSHOT)?.is_none() {
+        if used::<L>(records)? == [None; 2] {
             snapshots.try_checkpoint::<L>(records)?;
         }
         Ok(snapshots)
     }
 
     /// Creates, opens and removes a checkpoint. Options that do not fit the store, or a directory
-    /// inside it, would stop the node only at its first snapshot.
+    /// inside it, would stop the node only at its first snapshot. A full disk is no error: the node
+    /// can use its store.
     fn try_checkpoint<L: Line>(&self, records: &Records) -> Result<()> {
         let slot = self.free_slot::<L>(records)?;
-        records.db.checkpoint(self.path(slot)?)?;
+        match records.db.checkpoint(self.path(slot)?) {
+            Err(error) if error.is_no_space() => return self.clear_unused::<L>(records),
+            created => drop(created?),
+        }
         let opened = self.open_slot(slot).map(drop);
         self.clear_unused::<L>(records)?;
         opened
