@@ -45,11 +45,13 @@ const PART_BYTES: usize = 500;
 #[derive(Clone, Default)]
 struct Network {
     nodes: Arc<Mutex<HashMap<u64, (Node, SnapshotReceiver)>>>,
-    /// Parts of snapshots that were sent, and their bytes, also of lost ones.
+    /// Parts of snapshots that were sent, also lost ones.
     sent_parts: Arc<AtomicU64>,
-    sent_bytes: Arc<AtomicU64>,
-    /// The length of the snapshot that was installed.
-    snapshot_bytes: Arc<AtomicU64>,
+    /// The bytes of these parts by the id of their snapshot: openraft may build another one during
+    /// a transfer, and sends that after a failure.
+    sent_bytes: Arc<Mutex<HashMap<String, u64>>>,
+    /// The id and the length of the snapshot that was installed.
+    installed: Arc<Mutex<Option<(String, u64)>>>,
 }
 
 impl Network {
@@ -57,6 +59,11 @@ impl Network {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let none = || Unreachable::new(&io::Error::from(io::ErrorKind::ConnectionRefused));
         nodes.get(&id).cloned().ok_or_else(none)
+    }
+
+    fn count(&self, id: &str, bytes: u64) {
+        let mut sent = self.sent_bytes.lock().expect("no panic");
+        *sent.entry(id.to_owned()).or_default() += bytes;
     }
 
     fn remove(&self, id: u64) -> Option<(Node, SnapshotReceiver)> {
@@ -115,7 +122,7 @@ impl RaftNetworkV2<Types> for Link {
         let parts = SnapshotParts::after(snapshot.snapshot, received, PART_BYTES).await;
         let mut parts = parts.map_err(|error| unreachable(&error))?;
         while let Some(part) = parts.next().await.map_err(|error| unreachable(&error))? {
-            self.network.sent_bytes.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
+            self.network.count(&id, part.bytes.len() as u64);
             let number = self.network.sent_parts.fetch_add(1, Ordering::Relaxed);
             let broken = unreachable(&io::Error::from(io::ErrorKind::ConnectionReset));
             if number % 30 == 10 {
@@ -127,7 +134,7 @@ impl RaftNetworkV2<Types> for Link {
             }
             if let Some(received) = received {
                 let (meta, length) = (snapshot.meta.clone(), part.offset + part.bytes.len() as u64);
-                self.network.snapshot_bytes.store(length, Ordering::Relaxed);
+                *self.network.installed.lock().expect("no panic") = Some((id.clone(), length));
                 let snapshot = SnapshotOf::<Types, _> { meta, snapshot: received };
                 let installed = node.install_full_snapshot(vote.clone(), snapshot).await;
                 installed.map_err(|error| unreachable(&error))?;
@@ -198,7 +205,7 @@ async fn acknowledged_writes_reach_a_node_that_needs_a_snapshot() -> Result<()> 
     }
     let purged = |m: &openraft_0_10::RaftMetrics<Types>| m.purged.is_some_and(|id| id.index > 100);
     leader.wait(PATIENCE).metrics(purged, "the log is purged").await?;
-    // No newer snapshot replaces the one that is sent.
+    // The snapshot has many parts.
     let is_last = |m: &openraft_0_10::RaftMetrics<Types>| {
         m.snapshot.as_ref().map(|id| id.index) >= m.last_log_index
     };
@@ -213,8 +220,10 @@ async fn acknowledged_writes_reach_a_node_that_needs_a_snapshot() -> Result<()> 
     let applied = |m: &openraft_0_10::RaftMetrics<Types>| m.last_applied.map(|id| id.index) >= last;
     let caught_up = back.wait(PATIENCE).metrics(applied, "all applied").await?;
     assert!(caught_up.snapshot.is_some(), "it received a snapshot");
-    let [parts, sent, length] = [&network.sent_parts, &network.sent_bytes, &network.snapshot_bytes]
-        .map(|count| count.load(Ordering::Relaxed));
+    let parts = network.sent_parts.load(Ordering::Relaxed);
+    let installed = network.installed.lock().expect("no panic").take();
+    let (id, length) = installed.ok_or("no snapshot was sent as a whole")?;
+    let sent = network.sent_bytes.lock().expect("no panic")[&id];
     assert!(parts > 100, "{parts} parts");
     assert!(sent * 10 <= length * 11, "{sent} bytes were sent for {length}");
     let map = db.keyspace("map")?;
