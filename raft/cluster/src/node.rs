@@ -459,7 +459,7 @@ async fn raft_received<S: Storage>(
     headers: HeaderMap,
     body: Bytes,
 ) -> HttpResponse {
-    let received = async |id: String| node.storage.received_bytes(&id);
+    let received = async |id: String| node.storage.received_bytes(&id).await;
     answer(&node, &headers, &body, received).await
 }
 

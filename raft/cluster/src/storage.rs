@@ -1,5 +1,7 @@
 //! The store of a node: this one, or another one that is compared with it.
 
+use std::future::ready;
+
 use openraft::{
     Raft, StorageError, StorageIOError,
     error::{Fatal, InstallSnapshotError, RaftError},
@@ -57,8 +59,8 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// # Errors
     ///
     /// If it cannot be read.
-    fn received_bytes(&self, _id: &str) -> Received<u64> {
-        Ok(0)
+    fn received_bytes(&self, _id: &str) -> impl Future<Output = Received<u64>> + Send {
+        ready(Ok(0))
     }
 
     /// Receives a part of a snapshot.
@@ -110,7 +112,7 @@ impl Storage for Sieve {
         vec![("sieve_memtable_bytes", "Bytes of memtables", memory.memtable_bytes)]
     }
 
-    fn received_bytes(&self, id: &str) -> Received<u64> {
+    async fn received_bytes(&self, id: &str) -> Received<u64> {
         let unreadable = |error| StorageError::from(StorageIOError::read_snapshot(None, &error));
         let received = self.receiver.received_bytes(id);
         received.map_err(|error| RaftError::Fatal(Fatal::StorageError(unreadable(error))))
