@@ -113,7 +113,8 @@ where
     let unreadable = |error: io::Error| {
         StorageError::from(StorageIOError::read_snapshot(Some(meta.signature()), &error))
     };
-    let received = match network.received_bytes(&meta.snapshot_id, option.clone()).await {
+    let asked = network.received_bytes(&meta.snapshot_id, option.clone());
+    let received = match in_time::<C, _>(option, asked).await {
         Ok(received) => received,
         Err(failure) => return Ok(Err(failure)),
     };
@@ -129,19 +130,26 @@ where
         let (vote_of_part, meta) = (vote.clone(), meta.clone());
         let request = InstallSnapshotRequest { vote: vote_of_part, meta, offset, data, done };
         let sent = network.install_snapshot(request, option.clone());
-        match C::timeout(option.hard_ttl(), sent).await {
-            Ok(Ok(response)) if done || response.vote > *vote => {
+        match in_time::<C, _>(option, sent).await {
+            Ok(response) if done || response.vote > *vote => {
                 return Ok(Ok(SnapshotResponse::new(response.vote)));
             }
-            Ok(Ok(_)) => *has_sent = true,
-            Ok(Err(failure)) => return Ok(Err(failure)),
-            Err(_) => {
-                let elapsed = io::Error::from(io::ErrorKind::TimedOut);
-                return Ok(Err(NetworkError::new(&elapsed).into()));
-            }
+            Ok(_) => *has_sent = true,
+            Err(failure) => return Ok(Err(failure)),
         }
     }
     unreachable!("the response to the last part ends the transfer")
+}
+
+/// Waits for the response to `request`. A response that never comes would block replication.
+async fn in_time<C: RaftTypeConfig, T>(
+    option: &RPCOption,
+    request: impl Future<Output = StdResult<T, Failure<C>>> + OptionalSend,
+) -> StdResult<T, Failure<C>> {
+    match C::timeout(option.hard_ttl(), request).await {
+        Ok(response) => response,
+        Err(_) => Err(NetworkError::new(&io::Error::from(io::ErrorKind::TimedOut)).into()),
+    }
 }
 
 /// Returns the error of a transfer that is not to be retried.
