@@ -91,7 +91,7 @@ fn lose(number: u64, is_last: bool) -> Option<Lost> {
         30..45 => Some(Lost::Response),
         60..66 => Some(Lost::Request),
         _ if is_last => Some(Lost::Response),
-        _ if number % 40 == 0 => Some(Lost::Response),
+        _ if number.is_multiple_of(40) => Some(Lost::Response),
         _ if number % 40 == 20 => Some(Lost::Request),
         _ => None,
     }
@@ -136,11 +136,11 @@ async fn a_transfer_continues_where_it_was_interrupted() -> Result<()> {
     };
     let found = content(&second)?;
     assert!(found.len() as u64 == KEYS && found == content(&first)?, "{} keys", found.len());
-    let mut current = first.raft.get_snapshot().await?.ok_or("no snapshot")?;
+    let mut current = second.raft.get_snapshot().await?.ok_or("no snapshot")?;
     let length = current.snapshot.seek(SeekFrom::End(0)).await?;
+    let sent = network.part_bytes.lock().expect("no panic")[&current.meta.snapshot_id];
     drop(current);
-    let (parts, sent) = (&network.parts, &network.part_bytes);
-    let (parts, sent) = (parts.load(Ordering::Relaxed), sent.load(Ordering::Relaxed));
+    let parts = network.parts.load(Ordering::Relaxed);
     assert!(parts > 100, "{parts} parts");
     assert!(sent * 10 <= length * 11, "{sent} bytes were sent for {length}");
     // The file of the transfer has no name.

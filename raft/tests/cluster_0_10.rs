@@ -136,7 +136,7 @@ impl RaftNetworkV2<Types> for Link {
                 let (meta, length) = (snapshot.meta.clone(), part.offset + part.bytes.len() as u64);
                 *self.network.installed.lock().expect("no panic") = Some((id.clone(), length));
                 let snapshot = SnapshotOf::<Types, _> { meta, snapshot: received };
-                let installed = node.install_full_snapshot(vote.clone(), snapshot).await;
+                let installed = node.install_full_snapshot(vote, snapshot).await;
                 installed.map_err(|error| unreachable(&error))?;
                 // The response to the last part is lost.
                 return Err(broken.into());

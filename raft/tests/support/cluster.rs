@@ -33,6 +33,9 @@ use crate::support::{Map, Request, Types};
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
 
+/// A node that runs, with its receiver of snapshots.
+type Running = (Raft<Types>, SnapshotReceiver);
+
 /// Time in which a cluster must reach a state, on a busy machine.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -53,22 +56,28 @@ pub(crate) enum Lost {
 /// The nodes that run. Requests to others fail.
 #[derive(Clone, Default)]
 pub(crate) struct Network {
-    nodes: Arc<Mutex<HashMap<u64, (Raft<Types>, SnapshotReceiver)>>>,
+    nodes: Arc<Mutex<HashMap<u64, Running>>>,
     pub(crate) losses: Option<Losses>,
     /// Requests with a part of a snapshot.
     pub(crate) parts: Arc<AtomicU64>,
-    /// Bytes in these requests.
-    pub(crate) part_bytes: Arc<AtomicU64>,
+    /// Bytes in these requests by the id of their snapshot: openraft may build another one during
+    /// a transfer, and sends that after a failure.
+    pub(crate) part_bytes: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 impl Network {
-    fn node(&self, id: u64) -> std::result::Result<(Raft<Types>, SnapshotReceiver), Unreachable> {
+    fn node(&self, id: u64) -> std::result::Result<Running, Unreachable> {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let none = || Unreachable::new(&io::Error::from(io::ErrorKind::ConnectionRefused));
         nodes.get(&id).cloned().ok_or_else(none)
     }
 
-    fn set(&self, id: u64, node: Option<(Raft<Types>, SnapshotReceiver)>) {
+    fn count(&self, id: &str, bytes: u64) {
+        let mut sent = self.part_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *sent.entry(id.to_owned()).or_default() += bytes;
+    }
+
+    fn set(&self, id: u64, node: Option<Running>) {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         match node {
             Some(node) => drop(nodes.insert(id, node)),
@@ -113,7 +122,7 @@ impl RaftNetwork<Types> for Link {
     ) -> std::result::Result<InstallSnapshotResponse<u64>, Failure<InstallSnapshotError>> {
         let (node, receiver) = self.network.node(self.target)?;
         let number = self.network.parts.fetch_add(1, Ordering::Relaxed);
-        self.network.part_bytes.fetch_add(request.data.len() as u64, Ordering::Relaxed);
+        self.network.count(&request.meta.snapshot_id, request.data.len() as u64);
         let lost = self.network.losses.as_ref().and_then(|losses| losses(number, request.done));
         let broken = Unreachable::new(&io::Error::from(io::ErrorKind::ConnectionReset));
         if lost == Some(Lost::Request) {
