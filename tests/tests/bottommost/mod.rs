@@ -71,7 +71,9 @@ fn ascending_keys_are_only_moved_without_bottommost_compression() {
         load(&db);
         let done = db.stats().background;
         assert!(bytes_per_entry(&db) > 0, "{name}");
-        assert!(done.flushes > 5 && done.trivial_moves > done.flushes / 2, "{name}: {done:?}");
+        assert!(done.flushes > 5 && done.trivial_moves > 0, "{name}: {done:?}");
+        let level0 = db.stats().levels[0].tables;
+        assert!(level0 < done.flushes / 2, "{name}: {level0} of {} were not moved", done.flushes);
         assert_eq!((done.compactions, done.compaction_bytes_written), (0, 0), "{name}: {done:?}");
     }
 }
