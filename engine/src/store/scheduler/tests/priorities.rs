@@ -354,25 +354,6 @@ fn runs_of_another_style_without_overlap_stop_no_write() {
     assert_eq!(level0_runs(db, "a"), 1);
 }
 
-/// While one is merged, writes fill the others again.
-#[test]
-fn each_stopped_keyspace_has_its_turn() {
-    let busy = busy(options(1));
-    let (db, names) = (&busy.db, ["a", "b", "c"]);
-    names.iter().for_each(|name| add_runs(db, name, 36, 1));
-    let mut merged = Vec::new();
-    for _ in names {
-        names.iter().for_each(|name| db.store().scheduler.note_stopped(tree_of(db, name).id));
-        let job = claim(db).expect("merges are due");
-        let Job::Compact(tree, _) = &job else { panic!("{job:?}") };
-        merged.push(tree.name());
-        assert!(db.store().carry_out(&job), "there is room");
-        add_runs(db, &tree.name(), 36, 1);
-    }
-    merged.sort_unstable();
-    assert_eq!(merged, names);
-}
-
 /// Otherwise a batch over many keyspaces would take milliseconds for each.
 #[test]
 fn a_batch_is_delayed_once() {
