@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb::{BackupSet, Error, RootKey, StaticKeys, clock::ManualClock, fs::Fs};
+use sievedb::{BackupSet, Db, Error, RootKey, StaticKeys, clock::ManualClock, fs::Fs};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::mix,
@@ -66,15 +66,26 @@ fn encrypted_sets_restore_encrypted_stores() {
     assert!(matches!(set.restore(2, "data/none"), Err(Error::Corrupt { .. })));
 }
 
+/// Returns a store without encryption, with a table.
+fn filled() -> (Arc<MemoryFs>, Db) {
+    let disk = Arc::new(MemoryFs::new());
+    let db = small_options(on(&disk)).open(STORE_DIR).unwrap();
+    db.insert("key", [1; 300]).unwrap();
+    db.flush().unwrap();
+    (disk, db)
+}
+
+/// Returns one set with keys and without. The first has keys if `is_encrypted`.
+fn sets(disk: &Arc<MemoryFs>, is_encrypted: bool) -> [BackupSet; 2] {
+    let [plain, encrypted] = [plain_set(disk), plain_set(disk).encryption(keys(1))];
+    if is_encrypted { [encrypted, plain] } else { [plain, encrypted] }
+}
+
 #[test]
 fn backups_with_other_keys_are_refused() {
     for is_encrypted in [false, true] {
-        let disk = Arc::new(MemoryFs::new());
-        let db = small_options(on(&disk)).open(STORE_DIR).unwrap();
-        db.insert("key", [1; 300]).unwrap();
-        db.flush().unwrap();
-        let sets = [plain_set(&disk), plain_set(&disk).encryption(keys(1))];
-        let [set, other] = if is_encrypted { [1, 0] } else { [0, 1] }.map(|at: usize| &sets[at]);
+        let (disk, db) = filled();
+        let [set, other] = sets(&disk, is_encrypted);
         set.create(&db).unwrap();
         let refused = other.create(&db);
         let is_named = match is_encrypted {
@@ -95,12 +106,8 @@ fn backups_with_other_keys_are_refused() {
 #[test]
 fn objects_of_an_interrupted_call_with_other_keys_are_replaced() {
     for is_encrypted in [false, true] {
-        let disk = Arc::new(MemoryFs::new());
-        let db = small_options(on(&disk)).open(STORE_DIR).unwrap();
-        db.insert("key", [1; 300]).unwrap();
-        db.flush().unwrap();
-        let sets = [plain_set(&disk), plain_set(&disk).encryption(keys(1))];
-        let [set, other] = if is_encrypted { [1, 0] } else { [0, 1] }.map(|at: usize| &sets[at]);
+        let (disk, db) = filled();
+        let [set, other] = sets(&disk, is_encrypted);
         other.create(&db).unwrap();
         disk.unlink(Path::new("data/set/backups/000001")).unwrap();
         assert!(set.create(&db).unwrap().bytes_added > 0);

@@ -10,10 +10,10 @@
 //! flush do not stop it. It carries out none during a pause, which cancels it.
 //!
 //! The buffers of all jobs on a thread are part of one share of the memory for writing. Each table
-//! leaves a quarter of the share free, which suffices for a flush. Long entries and small shares may
-//! leave less: the flush then exceeds the share, see [`WorkerShare`]. A compaction runs a merge only
-//! while it uses at most half of its share, as at the start of each table. A merge beyond its share
-//! waits for other such jobs. So a compaction beyond its share runs no merge.
+//! leaves a quarter of the share free, which suffices for a flush. Long entries and small shares
+//! may leave less: the flush then exceeds the share, see [`WorkerShare`]. A compaction runs a merge
+//! only while it uses at most half of its share, as at the start of each table. A merge beyond its
+//! share waits for other such jobs. So a compaction beyond its share runs no merge.
 
 use std::{cell::Cell, sync::Arc};
 
