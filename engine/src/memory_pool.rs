@@ -17,7 +17,8 @@
 //! store is accepted once the store has flushed its other memtables. The block cache shrinks by all
 //! of it.
 //!
-//! The ceiling of memtables adapts between 1/16 and 1/4: see [`balance`].
+//! The ceiling of filters falls to 1/8 while indexes and bookkeeping take more than the other parts
+//! leave. The ceiling of memtables adapts between 1/16 and 1/4: see [`balance`].
 
 mod balance;
 mod limits;

@@ -157,9 +157,8 @@ impl MemoryAccount {
         memtable_ceiling.store(allowed.memtable_ceiling, Relaxed);
         is_memtable_ceiling_lowered.store(allowed.is_memtable_ceiling_lowered, Relaxed);
         filters.store(allowed.filters, Relaxed);
-        let planned = self.filter_bytes_planned.load(Relaxed);
-        let gives_way = allowed.filters < planned && allowed.filters < filter_bytes;
-        let is_due = gives_way || allowed.filters / 8 > planned / 7;
+        let (now, planned) = (self.filter_bytes_max(), self.filter_bytes_planned.load(Relaxed));
+        let is_due = now < planned && now < filter_bytes || now / 8 > planned / 7;
         if is_due && !self.filters_are_due.swap(true, Relaxed) {
             self.ring();
         }
@@ -168,7 +167,7 @@ impl MemoryAccount {
     /// Records that filters are planned for the current limit.
     pub(crate) fn begin_filter_plan(&self) {
         self.filters_are_due.store(false, Relaxed);
-        self.filter_bytes_planned.store(self.filter_bytes_allowed(), Relaxed);
+        self.filter_bytes_planned.store(self.filter_bytes_max(), Relaxed);
     }
 
     /// Returns `true` if the limit of filters has changed since their last plan.

@@ -26,6 +26,8 @@ pub(super) struct Member {
     pub(super) is_open: bool,
     /// Current ceiling of its memtables.
     pub(super) memtable_ceiling: u64,
+    /// Current ceiling of its filters.
+    pub(super) filter_ceiling: u64,
     /// Bytes of its tables at its last compaction.
     pub(super) table_bytes: u64,
 }
@@ -47,6 +49,7 @@ impl Member {
             parts,
             is_open: true,
             memtable_ceiling: parts.memtables,
+            filter_ceiling: parts.filters,
             table_bytes: 0,
         }
     }
@@ -76,7 +79,7 @@ impl Member {
     }
 
     pub(super) fn filter_claim(&self, uses: &Uses) -> Claim {
-        let ceiling = if self.is_open { self.parts.filters } else { 0 };
+        let ceiling = if self.is_open { self.filter_ceiling } else { 0 };
         Claim { ceiling, used: uses.filters_expected }
     }
 

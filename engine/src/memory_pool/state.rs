@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Error, Result,
     memory::{Allowance, MemoryAccount, Uses},
-    memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN},
+    memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN, MemoryParts},
     stats::{CacheRivals, MoveCounter},
     text,
 };
@@ -77,6 +77,19 @@ impl State {
             let nominal = member.parts.memtables;
             let adapts = member.adapts();
             member.memtable_ceiling = if adapts { self.balance.ceiling(nominal) } else { nominal };
+        }
+    }
+
+    /// Sets the current ceilings of filters. They give way, by a half at most, to the indexes and
+    /// the bookkeeping of so many tables that the parts would exceed the pool.
+    fn set_filter_ceilings(&mut self, uses: &Uses, pool: u64, step: u64) {
+        let part = |of: fn(&MemoryParts) -> u64| self.open().map(|it| of(&it.parts)).max();
+        let others = [part(|parts| parts.memtables), part(|parts| parts.writing)];
+        let others = others.into_iter().flatten().sum::<u64>() + uses.indexes + uses.bookkeeping;
+        let left = pool.saturating_sub(others) / step * step;
+        for member in &mut self.members {
+            let filters = member.parts.filters;
+            member.filter_ceiling = left.clamp(filters / 2, filters);
         }
     }
 
@@ -147,6 +160,7 @@ impl State {
         let pool_left = sum.cache_bytes_left(pool, u64::MAX);
         let slack = if pool_left < step { step } else { pool_left - fitting };
         let slack = slack.min(STEP_BYTES_MAX);
+        self.set_filter_ceilings(&sum, pool, step);
         let memtables = self.limits_of(&uses, Member::memtable_claim);
         let filters = self.limits_of(&uses, Member::filter_claim);
         let stores = self.open().count() as u64;
@@ -163,7 +177,10 @@ impl State {
                 is_memtable_ceiling_lowered: member.memtable_ceiling < member.parts.memtables,
                 idle_memtables: pool / IDLE_SHARE / stores,
                 // The filters of one store follow its budget once they are within it.
-                filters: self.bytes.map_or(u64::MAX, |_| filters.limit(member.filter_claim(uses))),
+                filters: match self.bytes {
+                    None if member.filter_ceiling == member.parts.filters => u64::MAX,
+                    _ => filters.limit(member.filter_claim(uses)),
+                },
                 writing: (writing / u128::from(workers)) as u64,
                 block_cache: ceiling,
             };

@@ -363,6 +363,35 @@ mod tests {
         assert_eq!(room.cache().capacity_bytes(), 60 * MIB, "all is given back");
     }
 
+    /// So many tables take no more than the pool has, and a plan is due for each change.
+    #[test]
+    fn filters_give_way_to_the_bookkeeping_of_many_tables() {
+        let room = room();
+        let memory = &room.memory;
+        let filters = memory.charge(MemoryUse::Filters, 16 << 20);
+        let tables = memory.charge(MemoryUse::Bookkeeping, 0);
+        let mut held = 0;
+        for (bytes, want, is_due) in [
+            (24, 16, false),
+            (30, 10, true),
+            (31, 9, true),
+            (60, 8, true),
+            (31, 9, false),
+            (28, 12, true),
+            (24, 16, true),
+            (0, 16, false),
+        ] {
+            tables.grow(bytes << 20);
+            tables.shrink(held << 20);
+            held = bytes;
+            room.fit();
+            assert_eq!(memory.filter_bytes_max(), want * MIB, "{bytes} MiB");
+            assert_eq!(memory.filters_are_due(), is_due, "{bytes} MiB");
+            memory.begin_filter_plan();
+        }
+        drop((filters, tables));
+    }
+
     #[test]
     fn moves_are_counted_for_the_part_that_grew_or_shrank() {
         let room = room();
