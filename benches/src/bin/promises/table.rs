@@ -93,6 +93,11 @@ fn measure(args: &Args, measurement: &Measurement) -> Result<Vec<Row>, Box<dyn E
         if rounds > 1 || rows.iter().all(|row| row.holds != Some(false)) {
             return Ok(rows);
         }
+        // The next rounds may take an hour.
+        for row in rows.iter().filter(|row| row.holds == Some(false)) {
+            let Figure { name, unit, value, .. } = &row.figure;
+            writeln!(io::stderr(), "{name}: {value:.3} {unit}, outside its bound")?;
+        }
         rounds = ROUNDS_AFTER_A_MISS;
     }
 }
