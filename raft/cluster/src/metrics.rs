@@ -1,6 +1,6 @@
 //! The state of a node, as JSON and for Prometheus.
 
-use std::{fmt::Write as _, path::PathBuf, process};
+use std::{fmt::Write as _, process};
 
 use axum::{
     Json,
@@ -26,7 +26,7 @@ pub(crate) struct About {
     pub(crate) cluster: Option<String>,
     /// Path of its directory.
     #[serde(default)]
-    pub(crate) path: PathBuf,
+    pub(crate) path: String,
     #[serde(default)]
     pub(crate) process_id: u32,
 }
@@ -38,14 +38,15 @@ struct Status {
     metrics: RaftMetrics<u64, Member>,
     directory: String,
     cluster: Option<String>,
-    path: PathBuf,
+    path: String,
     process_id: u32,
 }
 
 pub(crate) async fn status<S: Storage>(State(node): Shared<S>) -> HttpResponse {
     let (metrics, process_id) = (node.raft.metrics().borrow().clone(), process::id());
     let (directory, cluster) = (node.identity.directory.to_string(), node.identity.cluster());
-    Json(Status { metrics, directory, cluster, path: node.dir.clone(), process_id }).into_response()
+    let path = node.dir.display().to_string();
+    Json(Status { metrics, directory, cluster, path, process_id }).into_response()
 }
 
 pub(crate) async fn metrics<S: Storage>(State(node): Shared<S>) -> String {

@@ -258,15 +258,13 @@ impl Processes {
         let Ok(About { id, path, process_id, .. }) = serde_json::from_str(&status) else {
             return Err(format!("cannot listen on {address}: {error}; {advice}").into());
         };
-        let dir = path.display();
-        if path == self.dir(id) {
-            return Err(format!(
-                "node {id} in {dir} runs already, as process {process_id}; end it first"
-            )
-            .into());
+        let is_own = path == self.dir(id).display().to_string();
+        Err(if is_own {
+            format!("node {id} in {path} runs already, as process {process_id}; end it first")
+        } else {
+            format!("{address} is in use by node {id} in {path}, process {process_id}; {advice}")
         }
-        Err(format!("{address} is in use by node {id} in {dir}, process {process_id}; {advice}")
-            .into())
+        .into())
     }
 
     /// Starts nodes 1 to `count`, and waits for a leader.

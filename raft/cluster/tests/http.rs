@@ -95,6 +95,10 @@ async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
 
     let metrics = client.call("GET", "/metrics", "").await?;
     assert!(metrics.contains("\nsieve_raft_is_leader 1\n"), "{metrics}");
+    assert!(metrics.contains(&format!("\nsieve_raft_leader_id {next}\n")), "{metrics}");
+    assert!(metrics.contains(&format!("\nsieve_raft_follower_lag{{node=\"{id}\"}} ")), "{metrics}");
+    let member = format!("{{node=\"{id}\",address=\"{}\",role=\"voter\"}}", nodes.peer_address(id));
+    assert!(metrics.contains(&format!("\nsieve_raft_member{member} 1\n")), "{metrics}");
     Ok(())
 }
 

@@ -198,6 +198,35 @@ async fn a_removed_node_ends_and_its_directory_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_nodes_with_one_id_one_becomes_a_member() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut cluster = nodes(&dir.path().join("cluster"), 4)?;
+    cluster.start_cluster(3).await?;
+    let (_, client) = leader(&cluster).await?;
+    let mut other = nodes(&dir.path().join("other"), 4)?;
+    start(&mut cluster, 4).await?;
+    start(&mut other, 4).await?;
+    let addresses = [cluster.peer_address(4), other.peer_address(4)];
+    let add = |address: &str| {
+        let (client, address) = (client.clone(), address.to_owned());
+        async move { client.call("PUT", "/members/4", &address).await }
+    };
+    let both = tokio::join!(add(&addresses[0]), add(&addresses[1]));
+    assert!(both.0.is_err() || both.1.is_err(), "{both:?}");
+    // The entry of the refused request may have delayed the second step of the other one.
+    let member = cluster.members().await?[&4].addr.clone();
+    let added = async || Ok(add(&member).await.map(drop)?);
+    cluster.poll(PATIENCE, added).await?;
+    let other_address = addresses.iter().find(|address| **address != member).ok_or("no other")?;
+    refused(add(other_address).await, 409, "is a member with another directory");
+    let added = usize::from(member == addresses[1]);
+    // The other one has not joined the cluster.
+    let idle = if added == 0 { &other } else { &cluster };
+    assert!(idle.status(4).await?["cluster"].is_null());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_leader_ends() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut nodes = nodes(dir.path(), 3)?;
