@@ -254,9 +254,10 @@ async fn a_member_without_its_directory_never_votes_or_acknowledges() -> Result<
     let address = nodes.peer_address(lost);
 
     // A restart does not create a node.
-    let mut restart = Command::new(PROGRAM);
-    restart.args(["node", "--id", &lost.to_string(), "--listen", &address]);
-    let output = restart.arg("--dir").arg(nodes.dir(lost)).output()?;
+    let mut restart = tokio::process::Command::new(PROGRAM);
+    restart.args(["node", "--id", &lost.to_string(), "--listen", &address]).kill_on_drop(true);
+    let output = restart.arg("--dir").arg(nodes.dir(lost)).output();
+    let output = tokio::time::timeout(PATIENCE, output).await??;
     let message = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("there is no node in") && message.contains("--new"), "{message}");
