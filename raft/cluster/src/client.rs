@@ -5,7 +5,7 @@ use std::{error::Error, fmt, time::Duration};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{RequestBuilder, StatusCode, redirect};
 
-use crate::{Result, describe, map::Response, node::CompareAndSet};
+use crate::{Result, clients::CompareAndSet, describe, map::Response};
 
 /// Reason for the failure of a request.
 #[derive(Debug)]

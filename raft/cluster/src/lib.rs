@@ -3,10 +3,15 @@
 //! | module              | contents                                                          |
 //! |---------------------|-------------------------------------------------------------------|
 //! | [`map`]             | the replicated map and its requests                               |
-//! | `members`           | requests that change the members of the cluster                   |
 //! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
+//! | `server`            | limits of the HTTP server                                         |
+//! | `clients`           | requests of clients                                               |
+//! | `members`           | requests that change the members of the cluster                   |
+//! | `metrics`           | the state of a node                                               |
+//! | [`network`]         | requests to other nodes                                           |
+//! | `peers`             | requests of other nodes                                           |
+//! | [`identity`]        | which node, cluster and directory a process is                    |
 //! | [`storage`]         | the store of a node                                               |
-//! | [`network`]         | requests between nodes                                            |
 //! | [`client`]          | requests of a client                                              |
 //! | [`processes`]       | nodes as processes: killed, paused, isolated                      |
 //! | [`places`]          | addresses of nodes, on loopback or in network namespaces          |
@@ -23,14 +28,19 @@ use std::error::Error;
 
 pub mod check;
 pub mod client;
+mod clients;
+pub mod identity;
 pub mod linearizability;
 pub mod map;
 pub mod measure;
 mod members;
+mod metrics;
 pub mod network;
 pub mod node;
+mod peers;
 pub mod places;
 pub mod processes;
+mod server;
 pub mod storage;
 pub mod votes;
 

@@ -20,7 +20,7 @@ use sievedb_cluster::{
     node,
     node::Settings,
     places::Places,
-    processes::Processes,
+    processes::{Processes, Role},
     storage::Sieve,
 };
 
@@ -45,7 +45,7 @@ enum Action {
         /// Directory of the stores
         dir: PathBuf,
         /// Port of the first node; the others have the next ports
-        #[arg(long, default_value_t = 7001)]
+        #[arg(long, default_value_t = 7001, value_parser = value_parser!(u16).range(1..))]
         port: u16,
         /// Number of nodes
         #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
@@ -147,14 +147,26 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
     let mut cluster = Processes::new(&env::current_exe()?, &dir, places, &[]);
     let leader = cluster.start_cluster(nodes.into()).await?;
     let members = cluster.members().await?;
-    let url = cluster.url(1);
+    let url = cluster.url(leader);
     for node in 1..=u64::from(nodes) {
         let process = cluster.process_id(node).ok_or("a node has ended")?;
         let role = if node == leader { ", leader" } else { "" };
         println!("node {node}: {}, process {process}{role}", cluster.url(node));
-        if !members.contains_key(&node) {
-            let address = cluster.peer_address(node);
-            println!("  no member; to add it: curl -L -X PUT {url}/members/{node} -d {address}");
+        let remove = format!("curl -L -X DELETE {url}/members/{node}");
+        let add = format!("curl -L -X PUT {url}/members/{node} -d {}", cluster.peer_address(node));
+        match cluster.role(node, &members).await? {
+            Role::Member => {}
+            Role::New => println!("  no member; to add it: {add}"),
+            Role::Replaced => {
+                println!(
+                    "  not the member {node}, whose directory is lost; to replace that member:"
+                );
+                println!("  {remove} && {add}");
+            }
+            Role::Removed => {
+                let dir = cluster.dir(node);
+                println!("  removed from the cluster; delete {}, and start again", dir.display());
+            }
         }
     }
     println!("\ntry:");
@@ -171,6 +183,11 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
         }
         for (node, end) in cluster.take_ended() {
             let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
+            let members = cluster.members().await.unwrap_or_default();
+            if !members.is_empty() && !members.contains_key(&node) {
+                println!("{end}; it is no member; to add a new one, delete {}", dir.display());
+                continue;
+            }
             println!("{end}; to restart it:");
             println!("  sieve-cluster node --id {node} --listen {address} --dir {}", dir.display());
         }

@@ -12,80 +12,120 @@ use axum::{
     response::{IntoResponse, Response as HttpResponse},
 };
 use openraft::{
-    BasicNode, ChangeMembers, RaftMetrics,
+    ChangeMembers, RaftMetrics,
     error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError},
 };
 use tokio::time::timeout;
 
 use crate::{
     Result, describe,
-    node::{COMMIT_PATIENCE, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
+    identity::{Member, random_id},
+    metrics::About,
+    node::{COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
     storage::Storage,
 };
 
 /// Timeout of the first request to a new member, and of its answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Timeout of the request that ends a removed node.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time in which the response to the removal of this node leaves it.
+const LINGER: Duration = Duration::from_millis(300);
+
 /// The longest status of a new member.
 const STATUS_BYTES_MAX: usize = 1 << 20;
 
+type ChangeError = RaftError<u64, ClientWriteError<u64, Member>>;
+
 pub(crate) async fn initialize<S: Storage>(
     State(node): Shared<S>,
-    Json(members): Json<BTreeMap<u64, String>>,
+    Json(addresses): Json<BTreeMap<u64, String>>,
 ) -> HttpResponse {
-    if let Err(error) = check_addresses(&members) {
-        return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+    const MEMBER: &str = "this node is a member of a cluster already";
+    match node.raft.is_initialized().await {
+        Ok(false) => {}
+        Ok(true) => return (StatusCode::CONFLICT, MEMBER).into_response(),
+        Err(error) => return failed(&error),
     }
-    let members: BTreeMap<_, _> =
-        members.into_iter().map(|(id, address)| (id, BasicNode::new(address))).collect();
+    let mut members = BTreeMap::new();
+    for (id, addr) in addresses {
+        match probe(&node.network.http, id, &addr).await {
+            // An earlier call may have failed after this node had joined the new cluster.
+            Ok(About { cluster: Some(cluster), .. }) if id != node.identity.id => {
+                let message = format!("node {id} at {addr} belongs to cluster {cluster} already");
+                return (StatusCode::CONFLICT, message).into_response();
+            }
+            Ok(About { directory, .. }) => members.insert(id, Member { addr, directory }),
+            Err(error) => return no_node(id, &addr, &*error),
+        };
+    }
+    if !members.contains_key(&node.identity.id) {
+        let message = format!("node {}, which this is, is not among the members", node.identity.id);
+        return (StatusCode::BAD_REQUEST, message).into_response();
+    }
+    let cluster = node.identity.cluster().unwrap_or_else(random_id);
+    if let Err(error) = node.identity.join(&node.storage, &cluster) {
+        return failed(&*error);
+    }
     match node.raft.initialize(members).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
-            (StatusCode::CONFLICT, error.to_string()).into_response()
-        }
-        Err(RaftError::APIError(error)) => {
-            (StatusCode::BAD_REQUEST, error.to_string()).into_response()
+        Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {
+            (StatusCode::CONFLICT, MEMBER).into_response()
         }
         Err(error) => failed(&error),
     }
 }
 
-pub(crate) async fn add_member<S: Storage>(
+pub(crate) async fn add<S: Storage>(
     State(node): Shared<S>,
     Path(id): Path<u64>,
     uri: Uri,
-    address: String,
+    addr: String,
 ) -> HttpResponse {
     if let Some(redirection) = node.redirection(&uri) {
         return redirection;
     }
-    let metrics = node.raft.metrics().borrow().clone();
-    // openraft keeps the address of a known node.
-    if let Some(known) = metrics.membership_config.membership().get_node(&id)
-        && known.addr != address
-    {
-        let message = format!("node {id} is a member at {}; remove it first", known.addr);
-        return (StatusCode::CONFLICT, message).into_response();
-    }
+    let members = node.raft.metrics().borrow().membership_config.clone();
+    let known = members.membership().get_node(&id);
     // openraft takes a node without an entry for one that has caught up, if the log is short.
-    if let Err(error) = probe(&node.http, id, &address).await {
-        let error = format!("no node {id} at {address}: {}", describe(&*error));
-        return (StatusCode::BAD_REQUEST, error).into_response();
-    }
-    let added = node.raft.add_learner(id, BasicNode::new(address), false);
+    let member = match (probe(&node.network.http, id, &addr).await, known) {
+        (Ok(about), Some(known)) => check_member(&node, id, known, &addr, &about).await,
+        (Ok(about), None) => {
+            check_new(&node, id, &about).map(|()| Member { addr, directory: about.directory })
+        }
+        (Err(_), Some(known)) if known.addr != addr => Err(is_elsewhere(id, known)),
+        (Err(error), _) => return no_node(id, &addr, &*error),
+    };
+    let member = match member {
+        Ok(member) => member,
+        Err(message) => return (StatusCode::CONFLICT, message).into_response(),
+    };
+    let added = node.raft.add_learner(id, member.clone(), false);
     let Ok(added) = timeout(COMMIT_PATIENCE, added).await else { return no_majority() };
     let learner = match added {
+        // openraft keeps the member that a concurrent request has added.
+        Ok(learner)
+            if learner.membership.as_ref().and_then(|members| members.get_node(&id))
+                != Some(&member) =>
+        {
+            let message = format!("another request has added node {id} at another address");
+            return (StatusCode::CONFLICT, message).into_response();
+        }
         Ok(learner) => Some(learner.log_id),
         Err(error) => return changed(Err::<(), _>(error)),
     };
-    let caught_up = |metrics: &RaftMetrics<u64, BasicNode>| match &metrics.replication {
-        Some(nodes) => id == node.id || nodes.get(&id).is_some_and(|known| *known >= learner),
+    let caught_up = |metrics: &RaftMetrics<u64, Member>| match &metrics.replication {
+        Some(nodes) => {
+            id == node.identity.id || nodes.get(&id).is_some_and(|known| *known >= learner)
+        }
         // Another node leads now. The next call reports it.
         None => true,
     };
     let wait = node.raft.wait(Some(SNAPSHOT_PATIENCE));
     if let Err(error) = wait.metrics(caught_up, "the node catches up").await {
-        return unknown_effect(&error);
+        return unknown_effect(describe(&error));
     }
     let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
     let change = node.raft.change_membership(voters, false);
@@ -93,11 +133,62 @@ pub(crate) async fn add_member<S: Storage>(
     match changed {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         // The node is a learner.
-        Err(error) => unknown_effect(&error),
+        Err(error) => unknown_effect(reason(&error)),
     }
 }
 
-pub(crate) async fn remove_member<S: Storage>(
+/// Checks that the node with the status `about`, at `addr`, is the known member `id`. Returns the
+/// member as recorded: openraft keeps the address of a known node.
+///
+/// # Errors
+///
+/// The reason why it is not.
+async fn check_member<S: Storage>(
+    node: &Node<S>,
+    id: u64,
+    member: &Member,
+    addr: &str,
+    about: &About,
+) -> Result<Member, String> {
+    if member.directory != about.directory {
+        return Err(format!(
+            "node {id} is a member with another directory, at {}; remove it first",
+            member.addr
+        ));
+    }
+    // The same address may have several names.
+    if member.addr != addr {
+        let recorded = probe(&node.network.http, id, &member.addr).await;
+        if recorded.is_ok_and(|recorded| recorded.directory == member.directory) {
+            return Ok(member.clone());
+        }
+        return Err(is_elsewhere(id, member));
+    }
+    Ok(member.clone())
+}
+
+fn is_elsewhere(id: u64, member: &Member) -> String {
+    format!("node {id} is a member at {}; remove it first", member.addr)
+}
+
+/// Checks that the node `id` with the status `about` is new. An old directory contains another
+/// history, or later votes, which would end the term of the leader.
+///
+/// # Errors
+///
+/// The reason why it is not.
+fn check_new<S: Storage>(node: &Node<S>, id: u64, about: &About) -> Result<(), String> {
+    let advice = format!("start node {id} with --new and an empty directory");
+    match &about.cluster {
+        None => Ok(()),
+        Some(cluster) if node.identity.cluster().as_ref() == Some(cluster) => Err(format!(
+            "node {id} was removed from this cluster, and its directory is outdated; {advice}"
+        )),
+        Some(cluster) => Err(format!("node {id} belongs to another cluster, {cluster}; {advice}")),
+    }
+}
+
+pub(crate) async fn remove<S: Storage>(
     State(node): Shared<S>,
     Path(id): Path<u64>,
     uri: Uri,
@@ -106,48 +197,80 @@ pub(crate) async fn remove_member<S: Storage>(
         return redirection;
     }
     let members = node.raft.metrics().borrow().membership_config.clone();
+    let Some(member) = members.membership().get_node(&id).cloned() else {
+        return (StatusCode::NOT_FOUND, format!("node {id} is no member")).into_response();
+    };
     let is_voter = members.membership().voter_ids().any(|voter| voter == id);
     let ids = BTreeSet::from([id]);
     let change =
         if is_voter { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
     let change = node.raft.change_membership(change, false);
     let Ok(result) = timeout(COMMIT_PATIENCE, change).await else { return no_majority() };
+    if result.is_ok() {
+        tokio::spawn(async move { end(&node, id, &member).await });
+    }
     match result {
         // Between the two steps of the removal of a voter, another change may begin.
-        Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
-            error @ ChangeMembershipError::InProgress(_),
-        ))) if is_voter => unknown_effect(&error),
+        Err(
+            error @ RaftError::APIError(ClientWriteError::ChangeMembershipError(
+                ChangeMembershipError::InProgress(_),
+            )),
+        ) if is_voter => unknown_effect(reason(&error)),
         result => changed(result),
     }
 }
 
-/// Answers after the first change of the members.
-fn changed<T>(result: Result<T, RaftError<u64, ClientWriteError<u64, BasicNode>>>) -> HttpResponse {
-    match result {
-        Ok(_) => StatusCode::NO_CONTENT.into_response(),
-        Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => {
-            (StatusCode::CONFLICT, error.to_string()).into_response()
-        }
-        // The entry may be in the log of another node, which leads now.
-        Err(error) => unknown_effect(&error),
+/// Ends a removed node, which would begin elections for ever. One that does not answer continues:
+/// the others refuse their votes, because its log is outdated.
+async fn end<S: Storage>(node: &Node<S>, id: u64, member: &Member) {
+    if id == node.identity.id {
+        tokio::time::sleep(LINGER).await;
+        node.removed.notify_one();
+    } else {
+        let request = node.network.request("removed", id, member);
+        let _ = request.timeout(END_TIMEOUT).send().await;
     }
 }
 
-/// Checks the addresses of the members of a new cluster, which need not answer yet.
-///
-/// # Errors
-///
-/// If one is no address, or two are equal: a node that answers under two ids is counted twice in a
-/// majority.
-fn check_addresses(members: &BTreeMap<u64, String>) -> Result<()> {
-    let mut ids = BTreeMap::new();
-    for (id, address) in members {
-        check_address(address).map_err(|error| format!("node {id} at {address:?}: {error}"))?;
-        if let Some(other) = ids.insert(address, id) {
-            return Err(format!("nodes {other} and {id} have the same address {address}").into());
+/// Answers after the first change of the members.
+fn changed<T>(result: Result<T, ChangeError>) -> HttpResponse {
+    match result {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(error @ RaftError::APIError(ClientWriteError::ChangeMembershipError(_))) => {
+            (StatusCode::CONFLICT, reason(&error)).into_response()
+        }
+        // The entry may be in the log of another node, which leads now.
+        Err(error) => unknown_effect(reason(&error)),
+    }
+}
+
+/// Returns the reason why a write has failed.
+pub(crate) fn reason(error: &ChangeError) -> String {
+    let error = match error {
+        RaftError::APIError(error) => error,
+        RaftError::Fatal(error) => return describe(error),
+    };
+    match error {
+        ClientWriteError::ForwardToLeader(_) => {
+            "this node has stopped leading before the request was committed; it may take effect"
+                .to_owned()
+        }
+        ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_)) => {
+            "another change of the members is in progress; try again".to_owned()
+        }
+        ClientWriteError::ChangeMembershipError(ChangeMembershipError::EmptyMembership(_)) => {
+            "the last member cannot be removed".to_owned()
+        }
+        ClientWriteError::ChangeMembershipError(ChangeMembershipError::LearnerNotFound(_)) => {
+            "another request has removed the node".to_owned()
         }
     }
-    Ok(())
+}
+
+/// Returns status 400 for a node that does not answer as expected.
+fn no_node(id: u64, addr: &str, error: &(dyn std::error::Error + 'static)) -> HttpResponse {
+    let message = format!("no node {id} at {addr:?}: {}", describe(error));
+    (StatusCode::BAD_REQUEST, message).into_response()
 }
 
 /// Checks that `address` is a host and a port, and nothing else.
@@ -161,20 +284,17 @@ fn check_address(address: &str) -> Result<()> {
     Err(EXPECTED.into())
 }
 
-/// Checks that `address` is that of the node `id`, within [`PROBE_TIMEOUT`].
-async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<()> {
+/// Checks that `address` is that of the node `id`, within [`PROBE_TIMEOUT`]. Returns its status.
+async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<About> {
     check_address(address)?;
     // Bounds the time until the last byte of the answer, redirections included.
     let request = http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);
-    let status = read_status(request).await?;
-    match status["id"].as_u64() {
-        Some(found) if found == id => Ok(()),
-        found => Err(format!("its id is {found:?}").into()),
-    }
+    let about = read_status(request).await?;
+    if about.id == id { Ok(about) } else { Err(format!("it is node {}", about.id).into()) }
 }
 
 /// Sends `request`, and decodes the answer. Stops reading one that is too long.
-async fn read_status(request: reqwest::RequestBuilder) -> Result<serde_json::Value> {
+async fn read_status(request: reqwest::RequestBuilder) -> Result<About> {
     let mut response = request.send().await?.error_for_status()?;
     let mut status = Vec::new();
     while let Some(piece) = response.chunk().await? {

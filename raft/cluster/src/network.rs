@@ -9,8 +9,8 @@ use std::{
 };
 
 use openraft::{
-    BasicNode, Entry, OptionalSend, RaftNetwork, RaftNetworkFactory, RaftTypeConfig, Snapshot,
-    TokioRuntime, Vote,
+    Entry, OptionalSend, RaftNetwork, RaftNetworkFactory, RaftTypeConfig, Snapshot, TokioRuntime,
+    Vote,
     error::{
         Fatal, InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError,
         ReplicationClosed, StreamingError, Unreachable,
@@ -25,7 +25,10 @@ use openraft::{
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb_raft::{SnapshotNetwork, SnapshotStream, send_snapshot};
 
-use crate::map::{Request, Response};
+use crate::{
+    identity::{Identity, Member},
+    map::{Request, Response},
+};
 
 openraft::declare_raft_types!(
     /// Types of openraft.
@@ -33,7 +36,7 @@ openraft::declare_raft_types!(
         D = Request,
         R = Response,
         NodeId = u64,
-        Node = BasicNode,
+        Node = Member,
         SnapshotData = SnapshotStream,
 );
 
@@ -43,7 +46,7 @@ pub trait MapTypes:
         D = Request,
         R = Response,
         NodeId = u64,
-        Node = BasicNode,
+        Node = Member,
         Entry = Entry<Self>,
         AsyncRuntime = TokioRuntime,
         Responder = OneshotResponder<Self>,
@@ -56,7 +59,7 @@ impl<C> MapTypes for C where
             D = Request,
             R = Response,
             NodeId = u64,
-            Node = BasicNode,
+            Node = Member,
             Entry = Entry<C>,
             AsyncRuntime = TokioRuntime,
             Responder = OneshotResponder<C>,
@@ -70,10 +73,16 @@ pub(crate) const SENDER: &str = "x-node";
 /// The header with the id of the node that a request is for.
 pub(crate) const TARGET: &str = "x-target";
 
+/// The header with the id of the directory of that node.
+pub(crate) const DIRECTORY: &str = "x-directory";
+
+/// The header with the id of the cluster of the sender.
+pub(crate) const CLUSTER: &str = "x-cluster";
+
 /// Interval of polls of the nodes to which requests are dropped.
 const POLL: Duration = Duration::from_millis(20);
 
-type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
+type Failure<E = openraft::error::Infallible> = RPCError<u64, Member, RaftError<u64, E>>;
 
 /// Nodes to and from which this node drops requests: a partition without help of the system.
 #[derive(Debug, Clone, Default)]
@@ -99,16 +108,27 @@ impl Blocked {
 /// Connects to the other nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
-    pub(crate) id: u64,
+    pub(crate) identity: Identity,
     pub(crate) http: reqwest::Client,
     pub(crate) blocked: Blocked,
+}
+
+impl Network {
+    /// Returns a request to a member of the cluster of this node.
+    pub(crate) fn request(&self, path: &str, id: u64, member: &Member) -> reqwest::RequestBuilder {
+        let Member { addr, directory } = member;
+        let cluster = self.identity.cluster().unwrap_or_default();
+        let request = self.http.post(format!("http://{addr}/raft/{path}"));
+        let request = request.header(SENDER, self.identity.id).header(TARGET, id);
+        request.header(DIRECTORY, directory).header(CLUSTER, cluster)
+    }
 }
 
 impl<C: MapTypes> RaftNetworkFactory<C> for Network {
     type Network = Link;
 
-    async fn new_client(&mut self, target: u64, node: &BasicNode) -> Link {
-        Link { network: self.clone(), target, address: node.addr.clone() }
+    async fn new_client(&mut self, target: u64, member: &Member) -> Link {
+        Link { network: self.clone(), target, member: member.clone() }
     }
 }
 
@@ -117,7 +137,7 @@ impl<C: MapTypes> RaftNetworkFactory<C> for Network {
 pub(crate) struct Link {
     network: Network,
     target: u64,
-    address: String,
+    member: Member,
 }
 
 impl Link {
@@ -137,8 +157,7 @@ impl Link {
             RPCError::Network(NetworkError::new(&io::Error::other(error.to_string())))
         };
         let body = postcard::to_stdvec(request).map_err(|error| failed(&error))?;
-        let request = self.network.http.post(format!("http://{}/raft/{path}", self.address));
-        let request = request.header(SENDER, self.network.id).header(TARGET, self.target);
+        let request = self.network.request(path, self.target, &self.member);
         let request = request.timeout(timeout).body(body);
         let sent = async { request.send().await?.error_for_status()?.bytes().await };
         let bytes = sent.await.map_err(|error| {

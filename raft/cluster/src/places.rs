@@ -129,6 +129,18 @@ impl Places {
         }
     }
 
+    /// Checks that no process listens at the address of a node. Namespaces have no other processes.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the operating system.
+    pub fn check_free(&self, node: u64) -> std::io::Result<()> {
+        match self {
+            Self::Loopback(_) => TcpListener::bind(self.listen_address(node)).map(drop),
+            Self::Namespaces(_) => Ok(()),
+        }
+    }
+
     /// Returns the command that runs `program` at the place of a node. The process keeps its id.
     #[must_use]
     pub fn command(&self, node: u64, program: &Path) -> Command {

@@ -2,23 +2,42 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem,
+    fs, mem,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
-use openraft::{BasicNode, StoredMembership};
+use openraft::StoredMembership;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::{Result, client::Client, places::Places};
+use crate::{
+    Result,
+    client::Client,
+    identity::{Member, is_unused},
+    metrics::About,
+    places::Places,
+};
 
 /// Time in which a cluster must reach a state, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Interval of polls of a node.
 const POLL: Duration = Duration::from_millis(50);
+
+/// What a running node is in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A member.
+    Member,
+    /// Not a member, though it has the id of one: its directory has replaced that of the member.
+    Replaced,
+    /// Not a member of any cluster.
+    New,
+    /// Removed from its cluster.
+    Removed,
+}
 
 /// A cluster whose nodes, from 1 on, are processes. They are killed when it is dropped.
 #[derive(Debug)]
@@ -81,7 +100,7 @@ impl Processes {
         Client::new(&self.url(node), timeout)
     }
 
-    /// Starts a node.
+    /// Starts a node, a new one if its directory is missing or empty.
     ///
     /// # Errors
     ///
@@ -96,11 +115,14 @@ impl Processes {
     ///
     /// If the process cannot be started.
     pub fn start_with(&mut self, node: u64, more: &[&str]) -> Result<()> {
-        std::fs::create_dir_all(self.dir(node))?;
+        fs::create_dir_all(self.dir(node))?;
         let mut command = self.places.command(node, &self.program);
         command.args(["node", "--child", "--id", &node.to_string()]);
         command.arg("--listen").arg(self.places.listen_address(node).to_string());
         command.arg("--dir").arg(self.dir(node)).args(&self.arguments).args(more);
+        if is_unused(&self.dir(node))? {
+            command.arg("--new");
+        }
         // Ctrl-C ends the parent, which kills the nodes: they do not end by themselves.
         command.env("RUST_BACKTRACE", "0").process_group(0);
         self.nodes.insert(node, command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?);
@@ -115,6 +137,12 @@ impl Processes {
             let _ = child.wait();
         }
         self.ended.extend(end.map(|end| (node, end)));
+    }
+
+    fn kill_all(&mut self) {
+        for node in self.running().collect::<Vec<_>>() {
+            self.kill(node);
+        }
     }
 
     /// Returns the nodes that have ended by themselves since the last call, with the messages of
@@ -191,13 +219,56 @@ impl Processes {
     }
 
     /// Starts nodes 1 to `count`, and waits for a leader. If none of them is a member of a cluster,
-    /// they form a new one.
+    /// they form a new one. Removes the directories that it has created if it fails.
     ///
     /// # Errors
     ///
-    /// If a node ends, if it is a member of its cluster at another address, or if there is no
-    /// leader after a minute.
+    /// If an address is in use, if a node ends, if it is a member of its cluster at another
+    /// address, or if there is no leader after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
+        // A process that answers at one of the addresses may have any state.
+        for node in 1..=count {
+            self.check_address(node).await?;
+        }
+        let dirs = (1..=count).map(|node| self.dir(node)).chain([self.dir.clone()]);
+        let mut created = Vec::new();
+        for dir in dirs {
+            if is_unused(&dir)? {
+                created.push((dir.exists(), dir));
+            }
+        }
+        let started = self.form_or_join(count).await;
+        if started.is_err() {
+            self.kill_all();
+            for (existed, dir) in created {
+                // The error of the start is the one to report.
+                let _ = clear(&dir, existed);
+            }
+        }
+        started
+    }
+
+    /// Checks that no process listens at the address of a node.
+    async fn check_address(&self, node: u64) -> Result<()> {
+        let Err(error) = self.places.check_free(node) else { return Ok(()) };
+        let address = self.places.listen_address(node);
+        let advice = "use other ports";
+        let client = self.client(node, Duration::from_secs(2))?;
+        let status = client.call("GET", "/status", "").await.unwrap_or_default();
+        let Ok(About { id, path, process_id, .. }) = serde_json::from_str(&status) else {
+            return Err(format!("cannot listen on {address}: {error}; {advice}").into());
+        };
+        let is_own = path == self.dir(id).display().to_string();
+        Err(if is_own {
+            format!("node {id} in {path} runs already, as process {process_id}; end it first")
+        } else {
+            format!("{address} is in use by node {id} in {path}, process {process_id}; {advice}")
+        }
+        .into())
+    }
+
+    /// Starts nodes 1 to `count`, and waits for a leader.
+    async fn form_or_join(&mut self, count: u64) -> Result<u64> {
         for node in 1..=count {
             self.start(node)?;
         }
@@ -206,45 +277,66 @@ impl Processes {
         let client = self.client(1, PATIENCE)?;
         let form_or_join = async || {
             let members = self.members().await?;
-            if !members.is_empty() {
-                return Ok(members);
+            if members.is_empty() {
+                // Status 409 if node 1 had not reported its members yet. The next call reads them.
+                client.call("POST", "/members", &body).await?;
+                return Err("the cluster is being formed".into());
             }
-            // Status 409 if node 1 had not reported its members yet. The next call reads them.
-            client.call("POST", "/members", &body).await?;
-            Ok(own.clone())
+            Ok(members)
         };
         let members = self.poll(PATIENCE, form_or_join).await?;
         for (node, address) in &own {
-            if let Some(recorded) = members.get(node)
-                && recorded != address
+            if let Some(Member { addr, .. }) = members.get(node)
+                && addr != address
             {
                 let dir = self.dir.display();
                 return Err(format!(
-                    "node {node} of the cluster in {dir} has the address {recorded}, not \
-                     {address}; start it at {recorded}"
+                    "node {node} of the cluster in {dir} has the address {addr}, not {address}; \
+                     start it at {addr}"
                 )
                 .into());
             }
         }
-        let nodes: Vec<_> = own.into_keys().filter(|node| members.contains_key(node)).collect();
+        let mut nodes = Vec::new();
+        for node in own.into_keys() {
+            if self.role(node, &members).await? == Role::Member {
+                nodes.push(node);
+            }
+        }
         let led = async || match self.leader_by(&nodes).await {
             Some(leader) => Ok(leader),
             None => Err(format!(
-                "the nodes {nodes:?} have no leader; most of the members {:?} must run",
-                members.keys()
+                "nodes {} have no leader; most of the members {} must run",
+                list(&nodes),
+                list(members.keys())
             )
             .into()),
         };
         self.poll(PATIENCE, led).await
     }
 
-    /// Returns the members of the cluster with their addresses, or none if there is no cluster yet.
+    /// Returns what a running node is in the cluster with `members`.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not answer.
+    pub async fn role(&self, node: u64, members: &BTreeMap<u64, Member>) -> Result<Role> {
+        let About { directory, cluster, .. } = serde_json::from_value(self.status(node).await?)?;
+        Ok(match (members.get(&node), cluster) {
+            (Some(member), _) if member.directory == directory => Role::Member,
+            (Some(_), _) => Role::Replaced,
+            (None, None) => Role::New,
+            (None, Some(_)) => Role::Removed,
+        })
+    }
+
+    /// Returns the members of the cluster, or none if there is no cluster yet.
     ///
     /// # Errors
     ///
     /// If a running node does not answer.
-    pub async fn members(&self) -> Result<BTreeMap<u64, String>> {
-        let mut newest = StoredMembership::<u64, BasicNode>::default();
+    pub async fn members(&self) -> Result<BTreeMap<u64, Member>> {
+        let mut newest = StoredMembership::<u64, Member>::default();
         for node in self.running() {
             let status = self.status(node).await?["membership_config"].take();
             let membership: StoredMembership<_, _> = serde_json::from_value(status)?;
@@ -252,7 +344,7 @@ impl Processes {
                 newest = membership;
             }
         }
-        Ok(newest.nodes().map(|(id, node)| (*id, node.addr.clone())).collect())
+        Ok(newest.nodes().map(|(id, member)| (*id, member.clone())).collect())
     }
 
     /// Calls `step` until it succeeds.
@@ -298,7 +390,7 @@ impl Processes {
     pub async fn leader_of(&self, nodes: &[u64]) -> Result<u64> {
         let led = async || match self.leader_by(nodes).await {
             Some(leader) if nodes.contains(&leader) => Ok(leader),
-            _ => Err(format!("the nodes {nodes:?} have no leader").into()),
+            _ => Err(format!("nodes {} have no leader", list(nodes)).into()),
         };
         self.poll(PATIENCE, led).await
     }
@@ -357,14 +449,33 @@ impl Processes {
     }
 }
 
+/// Removes the contents of a directory, and the directory unless it is `kept`.
+fn clear(dir: &Path, kept: bool) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    if !kept {
+        fs::remove_dir(dir)?;
+    }
+    Ok(())
+}
+
+/// Returns numbers as a list in a sentence.
+fn list<'a>(numbers: impl IntoIterator<Item = &'a u64>) -> String {
+    numbers.into_iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn pid(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        for node in self.running().collect::<Vec<_>>() {
-            self.kill(node);
-        }
+        self.kill_all();
     }
 }

@@ -13,12 +13,13 @@ use sievedb_raft::{LogStore, Reads, SnapshotReceiver, StateMachine};
 
 use crate::{
     Result,
+    identity::Record,
     map::Map,
     network::{MapTypes, Types},
     node::Settings,
 };
 
-/// The keyspace with the id of the node.
+/// The keyspace with the [`Record`] of the node. It is not replicated.
 const IDENTITY: &str = "node";
 
 /// A metric: its name, its description and its value.
@@ -40,8 +41,22 @@ pub trait Storage: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store cannot be opened, or belongs to another node.
+    /// If the store cannot be opened.
     fn open(settings: &Settings) -> Result<(Self, Self::Log, Self::StateMachine)>;
+
+    /// Returns the record of the node, or `None` in a new store.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn identity(&self) -> Result<Option<Record>>;
+
+    /// Replaces the record of the node. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    fn record_identity(&self, record: &Record) -> Result<()>;
 
     /// Returns the value of a key in the state machine.
     ///
@@ -93,13 +108,24 @@ impl Storage for Sieve {
 
     fn open(settings: &Settings) -> Result<(Self, Self::Log, Self::StateMachine)> {
         let db = Db::open(settings.dir.join("store"))?;
-        check_identity(&db, settings.id)?;
         let map = db.keyspace("map")?;
         let options = options(settings.planted_bug.as_deref())?;
         let (log, state_machine) =
             options.open(&db, settings.dir.join("snapshots"), Map(map.clone()))?;
         let (reads, receiver) = (state_machine.reads(), state_machine.receiver());
         Ok((Self { db, map, reads, receiver }, log, state_machine))
+    }
+
+    fn identity(&self) -> Result<Option<Record>> {
+        let record = self.db.keyspace(IDENTITY)?.get("record")?;
+        Ok(record.map(|record| serde_json::from_slice(&record)).transpose()?)
+    }
+
+    fn record_identity(&self, record: &Record) -> Result<()> {
+        let identity = self.db.keyspace(IDENTITY)?;
+        let mut batch = self.db.batch();
+        batch.insert(&identity, "record", serde_json::to_vec(record)?)?;
+        Ok(batch.commit(Durability::Disk)?)
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -124,33 +150,6 @@ impl Storage for Sieve {
         request: InstallSnapshotRequest<Types>,
     ) -> Received<InstallSnapshotResponse<u64>> {
         self.receiver.install_snapshot(raft, request).await
-    }
-}
-
-/// Records the id of the node in a new store.
-///
-/// A node that answers under the id of another one has two votes in an election.
-///
-/// # Errors
-///
-/// If the store has the state of another node.
-fn check_identity(db: &Db, id: u64) -> Result<()> {
-    let identity = db.keyspace(IDENTITY)?;
-    match identity.get("id")? {
-        None => {
-            let mut batch = db.batch();
-            batch.insert(&identity, "id", id.to_be_bytes())?;
-            Ok(batch.commit(Durability::Disk)?)
-        }
-        Some(stored) if stored[..] == id.to_be_bytes() => Ok(()),
-        Some(stored) => {
-            let stored = <[u8; 8]>::try_from(&stored[..]).map(u64::from_be_bytes)?;
-            Err(format!(
-                "the directory is that of node {stored}, not of node {id}; pass --id {stored}, or \
-                 another directory"
-            )
-            .into())
-        }
     }
 }
 

@@ -95,6 +95,10 @@ async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
 
     let metrics = client.call("GET", "/metrics", "").await?;
     assert!(metrics.contains("\nsieve_raft_is_leader 1\n"), "{metrics}");
+    assert!(metrics.contains(&format!("\nsieve_raft_leader_id {next}\n")), "{metrics}");
+    assert!(metrics.contains(&format!("\nsieve_raft_follower_lag{{node=\"{id}\"}} ")), "{metrics}");
+    let member = format!("{{node=\"{id}\",address=\"{}\",role=\"voter\"}}", nodes.peer_address(id));
+    assert!(metrics.contains(&format!("\nsieve_raft_member{member} 1\n")), "{metrics}");
     Ok(())
 }
 
@@ -116,7 +120,7 @@ async fn a_cluster_starts_again_only_at_its_own_addresses() -> Result<()> {
 
     // The nodes of another cluster would answer.
     let error = refused(nodes("second", &addresses)).await;
-    assert!(error.contains("has ended: exit status 2"), "{error}");
+    assert!(error.contains("is in use by node 1 in"), "{error}");
     let (_, client) = leader(&first).await?;
     client.put("name", "anna").await?;
     drop(first);

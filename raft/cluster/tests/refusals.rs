@@ -10,12 +10,12 @@ use std::{
 
 use axum::{Router, routing::get};
 use openraft::{
-    BasicNode, CommittedLeaderId, LogId, SnapshotMeta, StoredMembership, Vote,
-    raft::InstallSnapshotRequest,
+    CommittedLeaderId, LogId, SnapshotMeta, StoredMembership, Vote, raft::InstallSnapshotRequest,
 };
 use sievedb_cluster::{
     Result,
     client::{Client, Failure},
+    identity::Member,
     network::Types,
     places::Places,
     processes::Processes,
@@ -111,7 +111,7 @@ async fn only_nodes_that_answer_become_members() -> Result<()> {
     // A node that answers and then does not catch up can be removed.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
-    let router = Router::new().route("/status", get(|| async { r#"{"id": 4}"# }));
+    let router = Router::new().route("/status", get(|| async { r#"{"id": 4, "directory": "4"}"# }));
     let stuck = tokio::spawn(async move { axum::serve(listener, router).await });
     let adds = tokio::spawn({
         let (client, address) = (client.clone(), address.clone());
@@ -152,7 +152,7 @@ async fn a_cluster_is_not_started_with_addresses_that_are_none() -> Result<()> {
     let own = nodes.peer_address(1);
     let bad = ["", "127.0.0.1", ":7001", "127.0.0.1:0", "http://127.0.0.1:7001", "a b:1", "a@b:1"];
     let bad = bad.map(|address| (address, "not an address"));
-    for (address, reason) in bad.into_iter().chain([(&own[..], "same address")]) {
+    for (address, reason) in bad.into_iter().chain([(&own[..], "it is node 1")]) {
         let body = format!(r#"{{"1": {own:?}, "2": {address:?}}}"#);
         match client.call("POST", "/members", &body).await {
             Err(Failure::Refused(400, message)) => assert!(message.contains(reason), "{message}"),
@@ -235,7 +235,7 @@ async fn a_node_ends_when_openraft_stops() -> Result<()> {
     let leader = nodes.start_cluster(3).await?;
     let follower = leader % 3 + 1;
     let log_id = LogId::new(CommittedLeaderId::new(1000, leader), 1000);
-    let membership = StoredMembership::<u64, BasicNode>::default();
+    let membership = StoredMembership::<u64, Member>::default();
     let meta = SnapshotMeta {
         last_log_id: Some(log_id),
         last_membership: membership,
@@ -250,15 +250,30 @@ async fn a_node_ends_when_openraft_stops() -> Result<()> {
     };
     let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
     let url = format!("{}/raft/snapshot", nodes.url(follower));
-    let send = |target: u64, body: Vec<u8>| {
-        http.post(&url).header("x-node", leader).header("x-target", target).body(body).send()
+    let identity = nodes.status(follower).await?;
+    let text = |key: &str| identity[key].as_str().unwrap_or_default().to_owned();
+    let (directory, cluster) = (text("directory"), text("cluster"));
+    let send = |target: u64, directory: &str, cluster: &str, body: &[u8]| {
+        let request = http.post(&url).header("x-node", leader).header("x-target", target);
+        let request = request.header("x-directory", directory).header("x-cluster", cluster);
+        request.body(body.to_vec()).send()
     };
-    assert_eq!(send(follower, b"no request".to_vec()).await?.status(), 400);
+    assert_eq!(send(follower, &directory, &cluster, b"no request").await?.status(), 400);
     let body = postcard::to_stdvec(&request)?;
-    // A request for another node, whose address this one has now.
-    assert_eq!(send(leader, body.clone()).await?.status(), 421);
+    // Requests for another node, whose address this one has now, for its former directory, and of
+    // another cluster.
+    for (target, directory, cluster, reason) in [
+        (leader, &directory[..], &cluster[..], "correct the addresses"),
+        (follower, "former", &cluster, "is not the directory with which"),
+        (follower, &directory, "other", "belongs to cluster"),
+        (follower, &directory, "", "names no cluster"),
+    ] {
+        let refused = send(target, directory, cluster, &body).await?;
+        assert_eq!(refused.status(), 421, "{reason}");
+        assert!(refused.text().await?.contains(reason), "{reason}");
+    }
     assert_eq!(nodes.end(follower), None);
-    let _reset_when_the_node_ends = send(follower, body).await;
+    let _reset_when_the_node_ends = send(follower, &directory, &cluster, &body).await;
     assert!(has_ended(&nodes, follower).await?);
     // The others go on, and so does this one after a restart.
     nodes.kill(follower);

@@ -8,10 +8,11 @@ use std::{
 };
 
 use openraft::{
-    BasicNode, CommittedLeaderId, LogId, SnapshotMeta, StoredMembership, Vote,
-    raft::InstallSnapshotRequest,
+    CommittedLeaderId, LogId, SnapshotMeta, StoredMembership, Vote, raft::InstallSnapshotRequest,
 };
-use sievedb_cluster::{Result, network::Types, places::Places, processes::Processes};
+use sievedb_cluster::{
+    Result, identity::Member, network::Types, places::Places, processes::Processes,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,19 +39,23 @@ async fn a_node_that_receives_a_snapshot_begins_no_election() -> Result<()> {
     // The test takes the place of a slow leader, which sends nothing but parts.
     let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
     let url = format!("{}/raft/snapshot", nodes.url(receiver));
+    let identity = nodes.status(receiver).await?;
+    let text = |key: &str| identity[key].as_str().unwrap_or_default().to_owned();
     let begin = Instant::now();
     let mut offset = 0;
     while begin.elapsed() < ELECTION {
         let meta = SnapshotMeta {
             last_log_id: Some(LogId::new(CommittedLeaderId::new(TERM, leader), 1000)),
-            last_membership: StoredMembership::<u64, BasicNode>::default(),
+            last_membership: StoredMembership::<u64, Member>::default(),
             snapshot_id: "slow".to_owned(),
         };
         let (vote, data, done) = (Vote::new_committed(TERM, leader), b"part".to_vec(), false);
         let request = InstallSnapshotRequest::<Types> { vote, meta, offset, data, done };
         offset += request.data.len() as u64;
         let request = http.post(&url).body(postcard::to_stdvec(&request)?);
-        let sent = request.header("x-node", leader).header("x-target", receiver).send().await?;
+        let request = request.header("x-node", leader).header("x-target", receiver);
+        let request = request.header("x-directory", text("directory"));
+        let sent = request.header("x-cluster", text("cluster")).send().await?;
         assert!(sent.status().is_success(), "{sent:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

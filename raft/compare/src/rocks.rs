@@ -25,14 +25,14 @@ use std::{
 };
 
 use openraft::{
-    BasicNode, Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader,
-    RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageError, StorageIOError, StoredMembership,
-    Vote,
+    Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader, RaftSnapshotBuilder,
+    Snapshot, SnapshotMeta, StorageError, StorageIOError, StoredMembership, Vote,
     storage::{LogFlushed, RaftLogStorage, RaftStateMachine},
 };
 use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Direction, IteratorMode, Options};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sievedb_cluster::{
+    identity::{Member, Record},
     map::{Request, Response},
     node::Settings,
     storage::{Figure, Storage},
@@ -44,7 +44,7 @@ openraft::declare_raft_types!(
         D = Request,
         R = Response,
         NodeId = u64,
-        Node = BasicNode,
+        Node = Member,
         SnapshotData = Cursor<Vec<u8>>,
 );
 
@@ -52,14 +52,14 @@ const LOGS: &str = "logs";
 const META: &str = "meta";
 const SM_META: &str = "sm_meta";
 
-type Meta = SnapshotMeta<u64, BasicNode>;
+type Meta = SnapshotMeta<u64, Member>;
 type Failure = StorageError<u64>;
 
 /// The content of the state machine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct State {
     applied: Option<LogId<u64>>,
-    membership: StoredMembership<u64, BasicNode>,
+    membership: StoredMembership<u64, Member>,
     map: BTreeMap<String, String>,
 }
 
@@ -118,6 +118,15 @@ impl Storage for Rocks {
             *rocks.state_mut() = serde_json::from_slice(&kept.data)?;
         }
         Ok((rocks.clone(), rocks.clone(), rocks))
+    }
+
+    fn identity(&self) -> sievedb_cluster::Result<Option<Record>> {
+        self.record(META, "identity")
+    }
+
+    fn record_identity(&self, record: &Record) -> sievedb_cluster::Result<()> {
+        self.write(META, "identity", record)?;
+        Ok(self.db.flush_wal(true)?)
     }
 
     async fn get(&self, key: &str) -> sievedb_cluster::Result<Option<Vec<u8>>> {
@@ -306,7 +315,7 @@ impl RaftStateMachine<Types> for Rocks {
 
     async fn applied_state(
         &mut self,
-    ) -> std::result::Result<(Option<LogId<u64>>, StoredMembership<u64, BasicNode>), Failure> {
+    ) -> std::result::Result<(Option<LogId<u64>>, StoredMembership<u64, Member>), Failure> {
         let state = self.state();
         Ok((state.applied, state.membership.clone()))
     }

@@ -1,0 +1,141 @@
+//! Which node, which cluster and which directory a process is.
+//!
+//! A member has promised votes and entries that only its directory contains. So each directory has
+//! a random id, which the membership and every request between nodes name. A directory that has
+//! replaced that of a member never answers as that member, also under its id and at its address.
+//!
+//! A new directory belongs to no cluster. It joins the cluster of the first request for its id,
+//! which only a cluster that has it as a member sends, and no other one after that.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Result, node::Settings, storage::Storage};
+
+/// A member of a cluster, as the membership names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Address for other nodes and for clients.
+    pub addr: String,
+    /// Id of its directory.
+    pub directory: String,
+}
+
+/// The record of a store about its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Id of the node.
+    pub id: u64,
+    /// Id of the directory.
+    pub directory: String,
+    /// Id of the cluster. `None` before the first request of a cluster.
+    pub cluster: Option<String>,
+}
+
+/// Returns an id that no other directory or cluster has.
+pub(crate) fn random_id() -> String {
+    format!("{:016x}", fastrand::u64(..))
+}
+
+/// Checks that a directory contains a node, or nothing if the node is new.
+///
+/// # Errors
+///
+/// If the directory of a node to restart is missing or empty: a member would have lost its vote and
+/// its log. If the directory of a new node is not empty.
+pub(crate) fn check_directory(settings: &Settings) -> Result<()> {
+    let (id, dir) = (settings.id, settings.dir.display());
+    match (is_unused(&settings.dir)?, settings.new) {
+        (true, false) => Err(format!(
+            "there is no node in {dir}; check --dir, or pass --new if node {id} was no member \
+             before"
+        )
+        .into()),
+        (false, true) => Err(format!("{dir} is not empty; to restart its node, omit --new").into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns `true` if a directory is missing or empty.
+pub(crate) fn is_unused(dir: &Path) -> Result<bool> {
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(format!("{}: {error}", dir.display()).into()),
+    }
+}
+
+/// The identity of the node of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) id: u64,
+    pub(crate) directory: Arc<str>,
+    cluster: Arc<Mutex<Option<String>>>,
+}
+
+impl Identity {
+    /// Reads the identity in `storage`, or chooses that of a new node.
+    ///
+    /// # Errors
+    ///
+    /// If the store has the state of another node: a node that answers under the id of another one
+    /// has two votes in an election. If the store has no identity and is not new.
+    pub(crate) fn open(storage: &impl Storage, settings: &Settings) -> Result<Self> {
+        let (id, dir) = (settings.id, settings.dir.display());
+        let record = match storage.identity()? {
+            Some(record) if record.id == id => record,
+            Some(Record { id: found, .. }) => {
+                return Err(format!(
+                    "{dir} is the directory of node {found}, not of node {id}; pass --id {found}, \
+                     or another directory"
+                )
+                .into());
+            }
+            None if settings.new => {
+                let record = Record { id, directory: random_id(), cluster: None };
+                storage.record_identity(&record)?;
+                record
+            }
+            None => {
+                return Err(format!(
+                    "{dir} has no node: its creation was interrupted, or an earlier release \
+                     created it; remove it, and pass --new"
+                )
+                .into());
+            }
+        };
+        let Record { id, directory, cluster } = record;
+        Ok(Self { id, directory: directory.into(), cluster: Arc::new(Mutex::new(cluster)) })
+    }
+
+    /// Returns the id of the cluster, or `None` before the first request of a cluster.
+    pub(crate) fn cluster(&self) -> Option<String> {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Joins `cluster` if this node belongs to none. The record is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// If this node belongs to another cluster, or if the record cannot be written.
+    pub(crate) fn join(&self, storage: &impl Storage, cluster: &str) -> Result<()> {
+        let mut own = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*own {
+            Some(own) if own == cluster => Ok(()),
+            Some(own) => {
+                Err(format!("node {} belongs to cluster {own}, not to {cluster}", self.id).into())
+            }
+            None => {
+                let (id, directory) = (self.id, self.directory.to_string());
+                let cluster = Some(cluster.to_owned());
+                storage.record_identity(&Record { id, directory, cluster: cluster.clone() })?;
+                *own = cluster;
+                Ok(())
+            }
+        }
+    }
+}

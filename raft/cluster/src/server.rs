@@ -1,0 +1,141 @@
+//! The HTTP server, with limits for slow and for many clients.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{DefaultBodyLimit, Request, State},
+    http::StatusCode,
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse as _, Response},
+};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+
+use crate::Result;
+
+/// Time after which a client closes an idle connection: before the server does, which would lose a
+/// request.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// Pause after a connection that the system has refused, for example because of too many files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Limits of connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Connections {
+    /// Connections at a time. Further ones wait. Each takes a file, which the store may need.
+    pub(crate) max: usize,
+    /// Time in which the head of the next request must arrive. Ends idle connections, too.
+    pub(crate) patience: Duration,
+}
+
+/// Limits of the body of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) bytes: usize,
+    /// Time in which it must arrive.
+    pub(crate) patience: Duration,
+}
+
+/// Creates a client of nodes.
+pub(crate) fn http_client() -> Result<reqwest::Client> {
+    Ok(reqwest::Client::builder().no_proxy().pool_idle_timeout(IDLE_MAX).build()?)
+}
+
+/// Answers requests on `listener` by `router`.
+pub(crate) async fn serve_connections(
+    listener: &TcpListener,
+    router: Router,
+    connections: Connections,
+) {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(connections.patience);
+    let places = Arc::new(Semaphore::new(connections.max));
+    while let Ok(place) = places.clone().acquire_owned().await {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // A response in two parts would wait for a delayed acknowledgement of the first one.
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let connection = server.serve_connection(TokioIo::new(stream), service);
+        tokio::spawn(async move {
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+}
+
+/// Returns `router` with limits of the bodies of requests.
+pub(crate) fn limited<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    limits: Limits,
+) -> Router<S> {
+    router.layer(DefaultBodyLimit::disable()).layer(from_fn_with_state(limits, read_body))
+}
+
+/// Reads the body of a request before it is handled.
+async fn read_body(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(body) = timeout(limits.patience, to_bytes(body, limits.bytes)).await else {
+        let seconds = limits.patience.as_secs();
+        let message = format!("the body did not arrive within {seconds} seconds");
+        return (StatusCode::REQUEST_TIMEOUT, message).into_response();
+    };
+    match body {
+        Ok(body) => next.run(Request::from_parts(head, Body::from(body))).await,
+        // If the connection has failed, no client reads the response.
+        Err(_) => {
+            let message = format!("the body has more than {} bytes", limits.bytes);
+            (StatusCode::PAYLOAD_TOO_LARGE, message).into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::put;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn slow_clients_do_not_keep_their_connections() -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let patience = Duration::from_millis(100);
+        let router = Router::new().route("/kv", put(|body: String| async { body }));
+        let router = limited(router, Limits { bytes: 10, patience });
+        let connections = Connections { max: 2, patience };
+        tokio::spawn(async move { serve_connections(&listener, router, connections).await });
+
+        // More connections than fit, without a request, without its end, and without its body.
+        let mut slow = Vec::new();
+        let head = &b"PUT /kv HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"[..];
+        for part in [&b""[..], b"PUT /kv", head, head, b""] {
+            let mut connection = TcpStream::connect(address).await?;
+            connection.write_all(part).await?;
+            slow.push(connection);
+        }
+        let url = format!("http://{address}/kv");
+        let http = http_client()?;
+        let answer = timeout(Duration::from_secs(60), http.put(&url).body("a").send()).await??;
+        assert_eq!(answer.text().await?, "a");
+        let mut answer = [0; 12];
+        slow[2].read_exact(&mut answer).await?;
+        assert_eq!(&answer[..], b"HTTP/1.1 408");
+        let answer = http.put(&url).body("a".repeat(11)).send().await?;
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Requests that no client should send.
+
+use std::{path::Path, time::Duration};
+
+use sievedb_cluster::{Result, client::Client, places::Places, processes::Processes};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
+const PATIENCE: Duration = Duration::from_secs(30);
+const KEY_BYTES_MAX: usize = 64 << 10;
+
+async fn cluster(dir: &Path) -> Result<(Processes, Client)> {
+    let arguments = ["--election-timeout", "2000"];
+    let mut nodes = Processes::new(Path::new(PROGRAM), dir, Places::loopback(3)?, &arguments);
+    let leader = nodes.start_cluster(3).await?;
+    let client = nodes.client(leader, PATIENCE)?;
+    Ok((nodes, client))
+}
+
+/// An entry whose key is too long for a store would stop every node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_too_long_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (nodes, client) = cluster(dir.path()).await?;
+    let long = "k".repeat(KEY_BYTES_MAX - 100);
+    client.put(&long, "1").await?;
+    assert!(client.compare_and_set(&long, Some("1"), "2").await?.stored);
+    assert_eq!(client.get(&long).await?.as_deref(), Some("2"));
+    for (method, kind) in [("PUT", "kv"), ("GET", "kv"), ("POST", "cas")] {
+        let address = nodes.peer_address(nodes.leader().await?);
+        let mut connection = TcpStream::connect(address).await?;
+        let key = "k".repeat(KEY_BYTES_MAX + 1);
+        let head =
+            format!("{method} /{kind}/{key} HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nv");
+        connection.write_all(head.as_bytes()).await?;
+        let mut answer = [0; 12];
+        connection.read_exact(&mut answer).await?;
+        assert_eq!(&answer[..], b"HTTP/1.1 414", "{method}");
+    }
+    client.put("name", "anna").await?;
+    assert!((1..=3).all(|node| nodes.end(node).is_none()));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn malformed_requests_are_refused_and_have_no_effect() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (nodes, client) = cluster(dir.path()).await?;
+    let leader = nodes.leader().await?;
+    let before = nodes.status(leader).await?["last_log_index"].as_u64();
+    let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
+    let url = nodes.url(leader);
+    for (method, path, body, status) in [
+        ("PUT", "/kv/%ff", &b"v"[..], 400),
+        ("GET", "/kv/%ff", b"", 400),
+        ("PUT", "/kv/a", b"\xff", 400),
+        ("PUT", "/kv/", b"v", 404),
+        ("DELETE", "/kv/a", b"", 405),
+        ("POST", "/kv/a", b"v", 405),
+        ("GET", "/members", b"", 405),
+        ("POST", "/cas/a", b"{", 400),
+        ("POST", "/cas/a", br#"{"value": 1}"#, 422),
+        ("POST", "/members", br#"{"x": "127.0.0.1:1"}"#, 400),
+        ("PUT", "/members/x", b"127.0.0.1:1", 400),
+        ("PUT", "/members/18446744073709551616", b"127.0.0.1:1", 400),
+        ("PUT", "/members/4", b"\xff", 400),
+        ("PUT", "/members/4", b"127.0.0.1:1\r\nx: y", 400),
+        ("PUT", "/members/4", b"localhost:1/../", 400),
+        ("DELETE", "/members/-1", b"", 400),
+        ("GET", "/kv/a?local=maybe", b"", 400),
+        ("POST", "/raft/append", b"", 400),
+        ("POST", "/raft/vote", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 400),
+        ("PUT", "/faults/blocked", b"[1]", 404),
+        ("GET", "/../etc/passwd", b"", 404),
+    ] {
+        let request = http.request(method.parse()?, format!("{url}{path}"));
+        let request = request.header("content-type", "application/json");
+        let answer = request.body(body.to_vec()).send().await?;
+        assert_eq!(answer.status(), status, "{method} {path}");
+    }
+    for (path, bytes) in [("/kv/a", (1 << 20) + 1), ("/raft/append", (16 << 20) + 1)] {
+        let method = if path == "/kv/a" { "PUT" } else { "POST" };
+        let request = http.request(method.parse()?, format!("{url}{path}"));
+        // The node may close the connection before it has read the whole body.
+        if let Ok(answer) = request.body(vec![b'v'; bytes]).send().await {
+            assert_eq!(answer.status(), 413, "{path}");
+        }
+    }
+    assert_eq!(client.get("a").await?, None);
+    assert_eq!(nodes.status(leader).await?["last_log_index"].as_u64(), before);
+    assert!((1..=3).all(|node| nodes.end(node).is_none()));
+    Ok(())
+}
