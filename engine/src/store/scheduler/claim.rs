@@ -3,8 +3,7 @@
 use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
 use super::{
-    Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
-    requests::RangeRequest, workers::UNLINKS_MAX,
+    Job, Scheduler, State, Unlinker, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
 };
 use crate::{
     compaction::choice::{Compaction, Reason},
@@ -59,16 +58,18 @@ impl Store {
         self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
     }
 
-    /// Claims an unlink if one is due and no worker unlinks. After an unlink, a flush that
+    /// Claims an unlink if one is due and no thread unlinks. After an unlink, a flush that
     /// `may_flush` allows comes first.
     pub(super) fn claim_unlink(&self, state: &mut State, may_flush: bool) -> Option<Job> {
         let is_flush_first =
             mem::take(&mut state.flush_turn) && may_flush && self.has_unclaimed_flush(state);
         let is_due = !is_flush_first
-            && !state.has_unlinker
+            && state.unlinker == Unlinker::None
             && !self.tables.obsolete_files.is_empty()
             && (state.full_disk.error().is_some() || self.unlink_wait().is_zero());
-        state.has_unlinker |= is_due;
+        if is_due {
+            state.unlinker = Unlinker::Worker;
+        }
         state.flush_turn = is_due;
         is_due.then_some(Job::Unlink)
     }
@@ -258,70 +259,57 @@ impl Store {
 
     /// Returns the next compaction of the keyspace `id` that may begin.
     fn next_compaction(&self, state: &mut State, id: u64) -> Option<(Arc<Tree>, Compaction)> {
-        loop {
-            let Some(tree) = self.tree_of_id(id) else {
-                state.due.compact_later(id, None);
-                return None;
-            };
-            if state.ingesting.contains(&id) {
-                return None;
-            }
-            let running = state.running_in(&tree);
-            let request = state.requests.first(tree.id).cloned();
-            let requested = request.as_ref().map(|request| (&request.range, request.id_limit));
-            let mut chosen = self.choose_compaction(&tree, &running, requested);
-            if let (Chosen::Nothing { .. }, Some(request)) = (&chosen, &request)
-                && let Some(newer) = self.choose_newer(&tree, &running, request.id_limit)
+        let Some(tree) = self.tree_of_id(id) else {
+            state.due.compact_later(id, None);
+            return None;
+        };
+        if state.ingesting.contains(&id) {
+            return None;
+        }
+        let requested = self.choose_requested(state, &tree);
+        let others = || self.choose_compaction(&tree, &state.running_in(&tree), None);
+        match requested.unwrap_or_else(others) {
+            // It stays due.
+            Chosen::Compaction(compaction)
+                if self.keeps_workers(state, &tree, &compaction)
+                    || self.has_no_space(state, &tree, &compaction) =>
             {
-                chosen = Chosen::Compaction(newer);
+                None
             }
-            match chosen {
-                // It stays due.
-                Chosen::Compaction(compaction)
-                    if self.keeps_workers(state, &tree, &compaction)
-                        || self.has_no_space(state, &tree, &compaction) =>
-                {
-                    return None;
-                }
-                Chosen::Compaction(compaction) => return Some((tree, compaction)),
-                // The end of a running compaction is a change, too.
-                Chosen::Nothing { awaited_snapshot, awaited_time } => {
-                    state.due.compact_later(id, awaited_snapshot);
-                    state.due.await_time(id, awaited_time);
-                    return None;
-                }
-                // The files that it replaced are being unlinked. The end of that rings the bell.
-                Chosen::RangeIsDone if self.awaits_unlinks(state, request.as_ref(), id) => {
-                    return None;
-                }
-                // Later runs may be due, and no change would notify a worker.
-                Chosen::RangeIsDone => {
-                    if let Some(request) = &request {
-                        state.requests.finish(tree.id, request.number);
-                    }
-                    state.due.crowded.note([tree.id]);
-                    self.scheduler.progress.notify_all();
-                }
-                Chosen::RangeFails(error) => {
-                    if let Some(request) = &request {
-                        state.requests.fail(tree.id, request.number, error);
-                    }
-                    self.scheduler.progress.notify_all();
-                }
+            Chosen::Compaction(compaction) => Some((tree, compaction)),
+            // The end of a running compaction is a change, too.
+            Chosen::Nothing { awaited_snapshot, awaited_time } => {
+                state.due.compact_later(id, awaited_snapshot);
+                state.due.await_time(id, awaited_time);
+                None
             }
+            // Only for a request.
+            Chosen::RangeIsDone | Chosen::RangeFails(_) => None,
         }
     }
 
-    /// Returns whether files that `request` for the keyspace `id` replaced may still be unlinked.
-    /// Does not wait for files that became obsolete later.
-    fn awaits_unlinks(&self, state: &mut State, request: Option<&RangeRequest>, id: u64) -> bool {
-        let Some(request) = request.filter(|_| state.has_unlinker) else { return false };
-        let waiting = match self.tables.unlink_pace.is_set() {
-            true => 0,
-            false => self.tables.obsolete_files.count().div_ceil(UNLINKS_MAX) as u64,
-        };
-        let unlinks = state.unlinks + 1 + waiting;
-        state.unlinks < state.requests.await_unlinks(id, request.number, unlinks)
+    /// Ends the requests for `tree` that are done or have failed. Returns the choice for the next
+    /// one. Files that a request replaced may still be unlinked: that may take long.
+    pub(super) fn choose_requested(&self, state: &mut State, tree: &Tree) -> Option<Chosen> {
+        loop {
+            let request = state.requests.first(tree.id)?.clone();
+            let running = state.running_in(tree);
+            let requested = Some((&request.range, request.id_limit));
+            match self.choose_compaction(tree, &running, requested) {
+                // Later runs may be due, and no change would notify a worker.
+                Chosen::RangeIsDone => {
+                    state.requests.finish(tree.id, request.number);
+                    state.due.crowded.note([tree.id]);
+                }
+                Chosen::RangeFails(error) => state.requests.fail(tree.id, request.number, error),
+                nothing @ Chosen::Nothing { .. } => {
+                    let newer = self.choose_newer(tree, &running, request.id_limit);
+                    return Some(newer.map_or(nothing, Chosen::Compaction));
+                }
+                chosen @ Chosen::Compaction(_) => return Some(chosen),
+            }
+            self.scheduler.progress.notify_all();
+        }
     }
 
     /// Returns whether `next` of `tree` waits, so that a worker remains for short compactions.

@@ -108,12 +108,7 @@ struct State {
     merge_turn: bool,
     /// An unlink was claimed: a flush precedes the next one.
     flush_turn: bool,
-    /// Threads that unlink obsolete files.
-    unlinking: usize,
-    /// A worker unlinks obsolete files. A second one would only wait for its lock.
-    has_unlinker: bool,
-    /// Number of unlinks by workers so far, of up to 16 files each.
-    unlinks: u64,
+    unlinker: Unlinker,
     /// Jobs of filters in flight.
     filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.
@@ -133,10 +128,20 @@ struct State {
     abandoned: usize,
 }
 
+/// The thread that unlinks obsolete files. No second one does: blob files are unlinked after the log
+/// segments that were obsolete before, and a list of retired tables replaces the previous one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Unlinker {
+    #[default]
+    None,
+    Worker,
+    Caller,
+}
+
 impl State {
     /// Returns how many claimed jobs are in flight.
     fn claims(&self) -> usize {
-        let unlinks = usize::from(self.has_unlinker);
+        let unlinks = usize::from(self.unlinker == Unlinker::Worker);
         self.flushing.len() + self.running.len() + self.filter_jobs + unlinks
     }
 
@@ -316,7 +321,7 @@ impl Scheduler {
     pub(crate) fn wait_for_claimed(&self, timeout: Duration) -> bool {
         let clock = SystemClock::new();
         let mut state = self.state.lock();
-        while state.claims() > state.abandoned || state.unlinking > 0 {
+        while state.claims() > state.abandoned || state.unlinker != Unlinker::None {
             let Some(left) = timeout.checked_sub(clock.now()) else { return false };
             self.progress.wait_for(&mut state, left);
         }

@@ -108,12 +108,6 @@ impl Store {
         drop(state);
         self.scheduler.unneeded.free();
         self.unlink_obsolete();
-        // A worker may have taken files from the list before.
-        let mut state = self.scheduler.state.lock();
-        while state.unlinking > 0 {
-            self.scheduler.progress.wait(&mut state);
-        }
-        drop(state);
         self.versions.check_writable()
     }
 }
