@@ -58,6 +58,11 @@ impl Store {
         self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
     }
 
+    /// Returns whether work may begin.
+    pub(super) fn may_claim(&self, state: &State) -> bool {
+        !state.shut_down && !self.versions.is_read_only()
+    }
+
     /// Claims an unlink if one is due and no thread unlinks. After an unlink, a flush that
     /// `may_flush` allows comes first.
     pub(super) fn claim_unlink(&self, state: &mut State, may_flush: bool) -> Option<Job> {
@@ -84,7 +89,7 @@ impl Store {
         let mut state = self.scheduler.state.lock();
         state.idle_compactions.clear_wait();
         state.full_disk.begin_search();
-        if state.shut_down || self.versions.is_read_only() {
+        if !self.may_claim(&state) {
             return None;
         }
         let now = self.options.clock.now();
