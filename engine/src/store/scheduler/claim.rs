@@ -17,7 +17,8 @@ use crate::{
 /// it.
 const LONG_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 512 << 20 };
 
-/// Keyspaces with another compaction due that are visited to find one of level 0.
+/// Keyspaces with another compaction due, or none that may begin, that are visited to find one of
+/// level 0.
 const LOOKS_MAX: usize = 16;
 
 /// Compactions that a search may claim.
@@ -212,14 +213,20 @@ impl Store {
     /// Claims a compaction of level 0 that a write waits for.
     fn claim_stopped(&self, state: &mut State, wanted: Wanted) -> Option<Job> {
         let mut walk = TreeIds::walk_behind(state.due.last_compacted);
-        while let Some(id) = walk.next(&state.due.stopped) {
+        let mut looks = 0;
+        while looks < LOOKS_MAX
+            && let Some(id) = walk.next(&state.due.stopped)
+        {
             let is_stopped = |tree: Arc<Tree>| pressure(self.debt(&tree)) == Pressure::Stop;
             if !self.tree_of_id(id).is_some_and(is_stopped) {
                 state.due.stopped.remove(id);
-            } else if let Some((tree, compaction)) = self.next_compaction(state, id)
-                && self.precedes(&tree, &compaction, wanted)
-            {
-                return Some(self.claim_this(state, tree, compaction));
+            } else if state.due.compact.contains(id) {
+                looks += 1;
+                if let Some((tree, compaction)) = self.next_compaction(state, id)
+                    && self.precedes(&tree, &compaction, wanted)
+                {
+                    return Some(self.claim_this(state, tree, compaction));
+                }
             }
         }
         None
