@@ -120,7 +120,7 @@ impl Store {
         let has_stopped = !may_flush || !state.full_disk.may_compact(now);
         if job.is_none() && !has_stopped && state.flushing.is_empty() && state.running.is_empty() {
             // No work is postponed.
-            state.full_disk.end_stop();
+            state.full_disk.end_stops();
         }
         if job.is_none() && state.full_disk.refused().is_some() {
             // A thread that waits for it gets the error.

@@ -121,8 +121,10 @@ struct State {
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     full_disk: FullDisk,
-    /// Number of calls of [`retry`](Scheduler::retry).
+    /// Number of calls that ended a pause of compactions or rebuilds, and of those that ended one
+    /// of flushes.
     retries: u64,
+    flush_retries: u64,
     done: BackgroundStats,
     /// Number of claims whose job panicked.
     abandoned: usize,
@@ -143,6 +145,11 @@ impl State {
     fn claims(&self) -> usize {
         let unlinks = usize::from(self.unlinker == Unlinker::Worker);
         self.flushing.len() + self.running.len() + self.filter_jobs + unlinks
+    }
+
+    /// Returns how many calls have ended pauses of jobs like this one.
+    fn retries_of(&self, job: &Job) -> u64 {
+        if job.is_flush() { self.flush_retries } else { self.retries }
     }
 
     /// Returns the compactions of `tree` in flight.
@@ -186,6 +193,13 @@ enum Job {
     /// A compaction that only an idle store does.
     CompactIdle(Arc<Tree>, Compaction),
     Filter(FilterJob),
+}
+
+impl Job {
+    /// Returns whether a full disk pauses it like a flush.
+    fn is_flush(&self) -> bool {
+        matches!(self, Self::Record | Self::Flush(_))
+    }
 }
 
 impl Scheduler {
@@ -291,19 +305,21 @@ impl Scheduler {
 
     /// Ends the pauses after a full disk.
     pub(crate) fn retry(&self) {
-        self.end_pauses(FullDisk::retry);
+        {
+            let mut state = self.state.lock();
+            state.full_disk.retry();
+            state.retries += 1;
+            state.flush_retries += 1;
+        }
+        self.wake();
     }
 
     /// Ends the pause of flushes after a full disk.
     pub(in crate::store) fn retry_flushes(&self) {
-        self.end_pauses(FullDisk::end_stop);
-    }
-
-    fn end_pauses(&self, end: fn(&mut FullDisk)) {
         {
             let mut state = self.state.lock();
-            end(&mut state.full_disk);
-            state.retries += 1;
+            state.full_disk.end_flush_stop();
+            state.flush_retries += 1;
         }
         self.wake();
     }

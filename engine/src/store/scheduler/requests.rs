@@ -119,6 +119,9 @@ impl Scheduler {
         }
         // Under the lock: a merge within level 0 that is claimed before merges no newer run.
         let number = state.requests.add(tree.id, range, next_file_id());
+        // The caller waits for the next attempt.
+        state.full_disk.end_stops();
+        state.retries += 1;
         state.due.compact.add([tree.id]);
         drop(state);
         self.wake();

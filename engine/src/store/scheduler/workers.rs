@@ -259,7 +259,7 @@ impl Store {
             // The runs that it holds delay no write.
             self.scheduler.room_waits.wake();
         }
-        let retries = self.scheduler.state.lock().retries;
+        let retries = self.scheduler.state.lock().retries_of(job);
         let outcome = match job {
             Job::Unlink => {
                 let _unlinking = Unlinking(&self.scheduler);
@@ -335,17 +335,14 @@ impl Store {
             }
         }
         let worked = outcome.is_ok();
-        // A call of `retry` since then waits for the next attempt.
-        let is_outdated = state.retries != retries;
+        // A call that ended the pause since then waits for the next attempt.
+        let is_outdated = state.retries_of(job) != retries;
         let has_written = matches!(outcome, Ok(Ended::Done));
         let full = outcome.err().filter(|error| error.is_passing() && !is_outdated);
         let (disk, has_workers) = (&mut state.full_disk, self.options.worker_threads > 0);
         let is_news = match (job, &full) {
             (Job::Filter(FilterJob::Rebuild(..)), full) => disk.note_rebuild(full.as_ref(), now),
-            (job, Some(error)) => {
-                let is_flush = matches!(job, Job::Flush(_) | Job::Record);
-                disk.note_stop(is_flush, error, now, has_workers)
-            }
+            (job, Some(error)) => disk.note_stop(job.is_flush(), error, now, has_workers),
             (_, None) => false,
         };
         // Neither an unlink nor an aborted compaction proves that the disk has room, nor a move.
@@ -355,7 +352,7 @@ impl Store {
             Job::Compact(_, it) | Job::CompactIdle(_, it) => has_written && it.writes_tables(),
         };
         if has_written {
-            disk.end_stop();
+            disk.end_stops();
         }
         // Not after a failure: the workers would retry at once.
         if worked {
