@@ -41,7 +41,7 @@
 use sievedb_format::TableBounds;
 
 use super::{
-    choice::{Compaction, Reason},
+    choice::{Compaction, DEEPER_RUN, Reason},
     levels::{LevelOptions, Levels, Run, Targets, bytes},
     picker::{Picker, hull},
 };
@@ -140,6 +140,7 @@ impl<'a> Picker<'a> {
                 && !self.levels.is_busy(table)
                 && !self.levels.is_quarantined(table)
                 && self.levels.overlap(base_level, &table.bounds).is_empty()
+                && !self.levels.is_blocked((base_level, DEEPER_RUN), &table.bounds)
                 && !self.is_to_rewrite(table, base_level)
         };
         let mut moved: Run<'a> = tables.iter().copied().filter(moves).collect();

@@ -244,6 +244,13 @@ impl<'a> Levels<'a> {
         bytes(self.run(level).iter().filter(|table| self.is_kept(level, table)))
     }
 
+    /// Returns `true` if a running compaction may write tables within `bounds` into the run of this
+    /// level and number.
+    pub(super) fn is_blocked(&self, run: (u8, u64), bounds: &TableBounds) -> bool {
+        let mut of_run = self.running.iter().filter(|it| (it.output_level, it.output_run) == run);
+        of_run.any(|running| running.bounds.overlaps(bounds))
+    }
+
     /// Returns the running compactions.
     pub(crate) fn running(&self) -> &'a [Compaction] {
         self.running
