@@ -284,7 +284,8 @@ impl Db {
     }
 
     /// Flushes **all keyspaces**, and merges the tables of each into one sorted run on the deepest
-    /// level. Waits until that is done.
+    /// level. Waits until that is done, but not for the unlinks of the old tables: see
+    /// [`wait_for_background`](Self::wait_for_background).
     ///
     /// Drops old versions and tombstones that no snapshot needs. Compresses by
     /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression). Reads

@@ -12,8 +12,8 @@
 //!
 //! Locks are taken in this order:
 //!
-//! 1. keyspace change, turn of unlinks, sync turn, log files, manifest, placement, state of the
-//!    scheduler, trees, view of a tree, list of retired tables;
+//! 1. keyspace change, sync turn, log files, manifest, placement, state of the scheduler, trees,
+//!    view of a tree;
 //! 2. memory pool, block cache, filter arena;
 //! 3. one of: segment file, sync of a blob file of the log, queue, durable waits, snapshots,
 //!    obsolete files, file calls, bell.

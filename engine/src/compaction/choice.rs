@@ -8,7 +8,7 @@ use super::levels::{Levels, bytes};
 use crate::table::TableMeta;
 
 /// The run of every level below 0, each of which has one run.
-const DEEPER_RUN: u64 = 0;
+pub(super) const DEEPER_RUN: u64 = 0;
 
 /// Tables to merge, and the level of the result.
 ///
@@ -98,28 +98,11 @@ impl Compaction {
     pub(super) fn new(
         levels: &Levels<'_>,
         reason: Reason,
-        mut inputs: Vec<(u8, Vec<&TableMeta>)>,
+        inputs: Vec<(u8, Vec<&TableMeta>)>,
         output_level: u8,
         is_to_rewrite: impl FnOnce(&TableMeta) -> bool,
     ) -> Option<Self> {
-        inputs.retain(|(_, tables)| !tables.is_empty());
         let all = || inputs.iter().flat_map(|(_, tables)| tables);
-        if all().any(|table| levels.is_busy(table)) {
-            return None;
-        }
-        let bounds = TableBounds::hull(all().map(|table| &table.bounds))?;
-        let output_run = match output_level {
-            0 => all().map(|table| table.run).max().unwrap_or(DEEPER_RUN),
-            _ => DEEPER_RUN,
-        };
-        // The result may span the whole range between its ends, including gaps of the inputs.
-        let is_blocking = |running: &Self| {
-            (running.output_level, running.output_run) == (output_level, output_run)
-                && running.bounds.overlaps(&bounds)
-        };
-        if levels.running().iter().any(is_blocking) {
-            return None;
-        }
         let mut tables = all();
         let is_trivial_move = match (tables.next(), tables.next()) {
             (Some(only), None) if only.level != output_level => {
@@ -132,14 +115,37 @@ impl Compaction {
         if reads && all().any(|table| levels.is_quarantined(table)) {
             return None;
         }
+        let new = Self::unblocked(levels, reason, inputs, output_level)?;
+        // The result may span the whole range between its ends, including gaps of the inputs.
+        let is_blocked = levels.is_blocked((output_level, new.output_run), &new.bounds);
+        (!is_blocked).then_some(Self { is_trivial_move, ..new })
+    }
+
+    /// Creates a merge of `inputs` as [`new`](Self::new), beside any compaction that does not read
+    /// them.
+    fn unblocked(
+        levels: &Levels<'_>,
+        reason: Reason,
+        mut inputs: Vec<(u8, Vec<&TableMeta>)>,
+        output_level: u8,
+    ) -> Option<Self> {
+        inputs.retain(|(_, tables)| !tables.is_empty());
+        let all = || inputs.iter().flat_map(|(_, tables)| tables);
+        if all().any(|table| levels.is_busy(table)) {
+            return None;
+        }
+        let output_run = match output_level {
+            0 => all().map(|table| table.run).max().unwrap_or(DEEPER_RUN),
+            _ => DEEPER_RUN,
+        };
         Some(Self {
             reason,
             output_level,
             output_run,
-            is_trivial_move,
+            is_trivial_move: false,
             is_unlink: false,
             input_bytes: bytes(all()),
-            bounds,
+            bounds: TableBounds::hull(all().map(|table| &table.bounds))?,
             inputs: inputs
                 .into_iter()
                 .map(|(level, tables)| LevelInputs {
@@ -164,15 +170,17 @@ impl Compaction {
         Some(Self { is_unlink: true, ..removal })
     }
 
-    /// Creates the move of `tables` of level 0 to `output_level`, which overlap no table and need
-    /// no rewrite. Returns `None` if it must wait for a running compaction.
+    /// Creates the move of `tables` of level 0 to `output_level`, from 1. They overlap no table
+    /// there, need no rewrite, and no running compaction [blocks](Levels::is_blocked) one of them.
+    /// Returns `None` if a running compaction reads one.
     pub(super) fn moves(
         levels: &Levels<'_>,
         reason: Reason,
         tables: Vec<&TableMeta>,
         output_level: u8,
     ) -> Option<Self> {
-        let moves = Self::new(levels, reason, vec![(0, tables)], output_level, |_| false)?;
+        // Tables that others write between them stay apart, since no gap is filled.
+        let moves = Self::unblocked(levels, reason, vec![(0, tables)], output_level)?;
         Some(Self { is_trivial_move: true, ..moves })
     }
 

@@ -72,13 +72,14 @@ impl<'a> Picker<'a> {
 
     /// Merges a group of level 0 into the base level, or else its newest runs.
     fn merge_crowded(&self, group: &Run<'a>, rewrite_max: u64) -> Option<Compaction> {
-        let down = self.move_level0_down(Reason::Tables, group.clone());
+        let oldest_runs = self.oldest_runs(group.clone(), 1);
+        let down = self.move_level0_down(Reason::Tables, oldest_runs.clone());
         let down = down.filter(|merge| {
             // The oldest data: the base level, or else the oldest run.
-            let oldest = match merge.input_bytes.saturating_sub(bytes(group)) {
+            let oldest = match merge.input_bytes.saturating_sub(bytes(&oldest_runs)) {
                 0 => {
-                    let run = group.iter().map(|table| table.run).min();
-                    bytes(group.iter().filter(|table| Some(table.run) == run))
+                    let run = oldest_runs.last().map(|table| table.run);
+                    bytes(oldest_runs.iter().filter(|table| Some(table.run) == run))
                 }
                 below => below,
             };

@@ -14,8 +14,8 @@
 //!   are merged, also of several groups. If there are too few, a group is compacted into the base
 //!   level at any cost.
 //! * A merge reads at most [`merged_runs_max`](LevelOptions::merged_runs_max) runs, so that its
-//!   buffers fit in memory: the oldest ones of a group that is compacted into the base level, or
-//!   else the cheapest neighbors.
+//!   buffers fit in memory: the base level and the oldest runs of a group that is compacted into
+//!   it, or else the cheapest neighbors.
 //! * Tables that overlap no other table of level 0 follow the groups. All that can **be moved** are
 //!   moved at once, except small ones. From twice `runs_max` of these on, level 0 is merged.
 //!
@@ -41,7 +41,7 @@
 use sievedb_format::TableBounds;
 
 use super::{
-    choice::{Compaction, Reason},
+    choice::{Compaction, DEEPER_RUN, Reason},
     levels::{LevelOptions, Levels, Run, Targets, bytes},
     picker::{Picker, hull},
 };
@@ -140,6 +140,7 @@ impl<'a> Picker<'a> {
                 && !self.levels.is_busy(table)
                 && !self.levels.is_quarantined(table)
                 && self.levels.overlap(base_level, &table.bounds).is_empty()
+                && !self.levels.is_blocked((base_level, DEEPER_RUN), &table.bounds)
                 && !self.is_to_rewrite(table, base_level)
         };
         let mut moved: Run<'a> = tables.iter().copied().filter(moves).collect();
@@ -165,7 +166,7 @@ impl<'a> Picker<'a> {
 
     fn pick_group(&self, group: Run<'a>, targets: &Targets) -> Option<Compaction> {
         let base_level = targets.base_level;
-        let oldest_runs = self.oldest_runs(group.clone());
+        let oldest_runs = self.oldest_runs(group.clone(), 1);
         if self.levels.goes_down(&oldest_runs, targets, self.options) {
             let down = self.move_level0_down(Reason::Level0, oldest_runs);
             return down.or_else(|| self.merge_due(group));
@@ -179,7 +180,7 @@ impl<'a> Picker<'a> {
                     return self.compaction(Reason::Level0, vec![(0, vec![oldest])], level);
                 }
             } else if !self.levels.is_kept_in_level0(&older, base_level) {
-                return self.move_level0_down(Reason::Level0, self.oldest_runs(older));
+                return self.move_level0_down(Reason::Level0, older);
             }
         }
         let is_full = self.is_full();
@@ -190,11 +191,13 @@ impl<'a> Picker<'a> {
             .or_else(|| goes_down.then(|| self.move_level0_down(Reason::Level0, oldest_runs))?)
     }
 
-    /// Returns the oldest runs of a group that a merge can read: none older stays above them.
-    fn oldest_runs(&self, mut group: Run<'a>) -> Run<'a> {
-        group.sort_by_key(|table| u64::MAX - table.run);
-        let runs: Vec<_> = group.chunk_by(|a, b| a.run == b.run).collect();
-        runs[runs.len().saturating_sub(self.options.merged_runs_max)..].concat()
+    /// Returns the oldest runs of tables of level 0, newest first, that a merge can read beside
+    /// `others` deeper ones.
+    pub(super) fn oldest_runs(&self, mut tables: Run<'a>, others: usize) -> Run<'a> {
+        tables.sort_by_key(|table| u64::MAX - table.run);
+        let runs: Vec<_> = tables.chunk_by(|a, b| a.run == b.run).collect();
+        let runs_max = self.options.merged_runs_max.saturating_sub(others).max(1);
+        runs[runs.len().saturating_sub(runs_max)..].concat()
     }
 
     /// Merges runs of a group that stays in a due level 0.
@@ -216,13 +219,8 @@ impl<'a> Picker<'a> {
         }
     }
 
-    /// Compacts a group of overlapping tables of level 0 into the base level.
-    pub(super) fn move_level0_down(
-        &self,
-        reason: Reason,
-        mut group: Run<'a>,
-    ) -> Option<Compaction> {
-        group.sort_by_key(|table| u64::MAX - table.run);
+    /// Compacts a group of overlapping tables of level 0, or its oldest runs, into the base level.
+    pub(super) fn move_level0_down(&self, reason: Reason, group: Run<'a>) -> Option<Compaction> {
         self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
     }
 

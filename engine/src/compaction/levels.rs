@@ -76,10 +76,8 @@ pub(crate) struct LevelOptions {
     pub(crate) fan_out: u64,
     /// Target size of a table, in bytes. At least 1; default [`DEFAULT_TABLE_BYTES`].
     pub(crate) table_bytes: u64,
-    /// Most runs that a merge reads, whose buffers have a limit. At least 2 [`level0_runs`]; no
-    /// limit by default.
-    ///
-    /// [`level0_runs`]: Self::level0_runs
+    /// Most runs that a merge reads, whose buffers have a limit. At least one more than
+    /// [`runs_max`](Self::runs_max); no limit by default.
     pub(crate) merged_runs_max: usize,
     /// Default leveled. Others have no targets: their base level is the first with a table, or the
     /// last.
@@ -120,7 +118,7 @@ impl LevelOptions {
     /// `bytes_max` bytes.
     pub(crate) fn limit_merges(&mut self, bytes_max: u64, run_bytes: u64) {
         let runs = usize::try_from(bytes_max / run_bytes.max(1)).unwrap_or(usize::MAX);
-        self.merged_runs_max = runs.max(self.runs_max());
+        self.merged_runs_max = runs.max(self.runs_max() + 1);
     }
 
     /// Returns the maximum size of the last level for a direct compaction of level 0 into it.
@@ -244,6 +242,13 @@ impl<'a> Levels<'a> {
             return 0;
         }
         bytes(self.run(level).iter().filter(|table| self.is_kept(level, table)))
+    }
+
+    /// Returns `true` if a running compaction may write tables within `bounds` into the run of this
+    /// level and number.
+    pub(super) fn is_blocked(&self, run: (u8, u64), bounds: &TableBounds) -> bool {
+        let mut of_run = self.running.iter().filter(|it| (it.output_level, it.output_run) == run);
+        of_run.any(|running| running.bounds.overlaps(bounds))
     }
 
     /// Returns the running compactions.

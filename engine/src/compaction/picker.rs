@@ -30,17 +30,20 @@
 //! A single table without overlap is moved, unless a rewrite helps: see
 //! [`Compaction::is_trivial_move`].
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
 use sievedb_format::{SequenceNumber, TableBounds};
 
 use super::{
     choice::{Compaction, Reason},
     expired::ExpiryClock,
-    levels::{LevelOptions, Levels, Run, bytes},
+    levels::{LAST_LEVEL, LevelOptions, Levels, Run, bytes},
     tombstones::{Covered, Overwritten, Skipped, tombstone_share},
 };
 use crate::{compaction_style::CompactionStyle, iter::bounds::KeyBounds, table::TableMeta};
+
+/// Number of levels: any merge may read a run of each.
+const LEVELS: usize = LAST_LEVEL as usize + 1;
 
 /// Divisor of the base level: smaller tables are small, 4 MiB by default.
 const SMALL_TABLES_IN_BASE_LEVEL: u64 = 32;
@@ -189,13 +192,22 @@ impl<'a> Picker<'a> {
             if let Some(table) = tables.find(|table| self.levels.is_quarantined(table)) {
                 return RangeChoice::Quarantined(table.id);
             }
-            let runs: BTreeSet<u64> = inputs[0].1.iter().map(|table| table.run).collect();
-            let are_too_many = runs.len() > self.options.merged_runs_max;
+            let are_too_many = count_runs(&inputs) > self.options.merged_runs_max;
             let count = |free: &[&[&TableMeta]]| (free.len() > 1).then_some(free.len());
             // Whole runs: a newer table beside the range may overlap an older one of the range.
             let all = || self.merge_in_level0(Reason::Range, self.all_of_level0(), count);
             let merged = are_too_many.then(all).flatten();
-            merged.or_else(|| self.compaction(Reason::Range, inputs, last))
+            let mut tables = inputs.iter().flat_map(|(_, tables)| tables);
+            let is_busy = tables.any(|table| self.levels.is_busy(table));
+            merged.or_else(|| {
+                if is_busy {
+                    return None;
+                }
+                // Quarantined tables may lie between the runs of level 0.
+                let (level0, deeper) = inputs.split_first_mut()?;
+                level0.1 = self.oldest_runs(mem::take(&mut level0.1), count_runs(deeper));
+                self.compaction(Reason::Range, inputs, last)
+            })
         } else {
             let run = self.levels.run(last).iter();
             let is_due = |t: &TableMeta| {
@@ -240,8 +252,8 @@ impl<'a> Picker<'a> {
         taken
     }
 
-    /// Compacts `tables` of `level` with their overlap in `output_level`, if that is deeper. From
-    /// level 0 without an overlap, includes a small neighbor there.
+    /// Compacts `tables` of `level` with their overlap in `output_level`, if that is deeper. Of
+    /// level 0 the oldest runs that a merge can read; without an overlap, with a small neighbor.
     pub(super) fn with_overlap(
         &self,
         reason: Reason,
@@ -249,6 +261,7 @@ impl<'a> Picker<'a> {
         tables: Run<'a>,
         output_level: u8,
     ) -> Option<Compaction> {
+        let tables = if level == 0 { self.oldest_runs(tables, 1) } else { tables };
         let bounds = hull(&tables)?;
         let mut inputs = vec![(level, tables)];
         if output_level > level {
@@ -296,6 +309,11 @@ impl<'a> Picker<'a> {
         inputs: Vec<(u8, Run<'a>)>,
         output_level: u8,
     ) -> Option<Compaction> {
+        debug_assert!(
+            count_runs(&inputs) <= self.options.merged_runs_max.max(LEVELS),
+            "the buffers of {} runs may exceed the memory",
+            count_runs(&inputs)
+        );
         let is_to_rewrite = |table: &TableMeta| self.is_to_rewrite(table, output_level);
         Compaction::new(self.levels, reason, inputs, output_level, is_to_rewrite)
     }
@@ -344,6 +362,12 @@ impl<'a> Picker<'a> {
 fn overlaps(range: &KeyBounds, table: &TableMeta) -> bool {
     let (start, end) = range.as_slices();
     !range.is_empty() && table.bounds.reaches_above(start) && table.bounds.reaches_below(end)
+}
+
+/// Returns the number of sorted runs of these tables, by level.
+fn count_runs(inputs: &[(u8, Run<'_>)]) -> usize {
+    let runs = inputs.iter().flat_map(|(_, tables)| tables).map(|table| (table.level, table.run));
+    runs.collect::<BTreeSet<_>>().len()
 }
 
 /// Returns the bounds of `tables` together.

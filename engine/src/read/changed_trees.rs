@@ -43,6 +43,10 @@ impl TreeIds {
         self.0.remove(&id);
     }
 
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.0.contains(&id)
+    }
+
     /// Returns a walk over all ids that begins after `last`.
     pub(crate) fn walk_behind(last: u64) -> Walk {
         let start = last.saturating_add(1);

@@ -105,7 +105,7 @@ impl Store {
         };
         // A tree that is done stays done.
         let mut left = trees;
-        self.wait_for_work(None, |_| {
+        self.wait_for_flushes(|| {
             while let Some((_, rest)) = left.split_first().filter(|(tree, _)| is_done(tree)) {
                 left = rest;
             }

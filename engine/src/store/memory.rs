@@ -133,7 +133,7 @@ impl Store {
             }
             self.scheduler.wake();
             let may_fit = || self.room(bytes).map_or(true, |room| room != Room::Wait);
-            self.wait_for_work(None, |_| may_fit() || self.frees_no_memtable())?;
+            self.wait_for_flushes(|| may_fit() || self.frees_no_memtable())?;
         }
         Ok(())
     }

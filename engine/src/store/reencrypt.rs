@@ -31,7 +31,10 @@ impl Store {
             self.leave_files()?;
             self.rewrite_files(files, current, &mut done)?;
         }
-        self.tables.unlink_obsolete(usize::MAX)?;
+        {
+            let _unlinking = self.scheduler.begin_unlinks().ok_or(Error::Closed)?;
+            self.tables.unlink_obsolete(usize::MAX)?;
+        }
         done.key_ids = self.used_keys(files)?.into_iter().collect();
         Ok(done)
     }
@@ -103,7 +106,7 @@ impl Store {
     fn held_names(&self) -> Result<(Vec<String>, Hold)> {
         let folder = &*self.tables.folder;
         // A hold has no effect on files that a thread is unlinking.
-        let _turn = self.tables.obsolete_files.unlink_turn.lock();
+        let _unlinking = self.scheduler.begin_unlinks().ok_or(Error::Closed)?;
         let names = self.tables.fs.list(folder);
         let names = names.map_err(|error| Error::io("list", folder, error))?;
         let ids = names.iter().filter_map(|name| FileName::parse(name)?.id()).collect();

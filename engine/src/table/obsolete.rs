@@ -22,10 +22,6 @@ pub(crate) struct ObsoleteFiles {
     retired: Mutex<Retired>,
     /// Bytes that tables and their blob files occupy, from an arbitrary start.
     occupied_bytes: AtomicI64,
-    /// Held while a list of the retired tables replaces the previous one.
-    pub(super) list_turn: Mutex<()>,
-    /// Held while files are unlinked: blob files are unlinked after the log segments taken before.
-    pub(crate) unlink_turn: Mutex<()>,
 }
 
 /// Files to unlink, and files that must stay.
@@ -197,11 +193,6 @@ impl ObsoleteFiles {
     /// Returns `true` if a crash may restore a log segment.
     pub(super) fn has_unlinked_logs(&self) -> bool {
         !self.retired.lock().unlinked_logs.is_empty()
-    }
-
-    /// Returns the number of files that wait, also those that must stay.
-    pub(crate) fn count(&self) -> usize {
-        self.waiting.lock().paths.len()
     }
 
     /// Returns `true` if no file can be unlinked.

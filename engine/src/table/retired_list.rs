@@ -19,14 +19,13 @@ use super::store::TableStore;
 use crate::{Result, file_name::FileName};
 
 impl TableStore {
-    /// Unlinks at most `max` obsolete files. A failure to unlink one is harmless: the next open
-    /// retries.
+    /// Unlinks at most `max` obsolete files, on one thread at a time. A failure to unlink one is
+    /// harmless: the next open retries.
     ///
     /// # Errors
     ///
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
     pub(crate) fn unlink_obsolete(&self, max: usize) -> Result<()> {
-        let _turn = self.obsolete_files.unlink_turn.lock();
         self.unlink_taken(self.obsolete_files.take(max))
     }
 
@@ -37,7 +36,6 @@ impl TableStore {
     ///
     /// As [`unlink_obsolete`](Self::unlink_obsolete).
     pub(crate) fn unlink_first_obsolete(&self, now: Duration) -> Result<()> {
-        let _turn = self.obsolete_files.unlink_turn.lock();
         let Some(path) = self.obsolete_files.take_first() else { return Ok(()) };
         // Unknown if the file is missing or damaged.
         let bytes = self.fs.open(&path).and_then(|file| file.len()).unwrap_or(0);
@@ -46,7 +44,7 @@ impl TableStore {
     }
 
     fn unlink_taken(&self, paths: Vec<PathBuf>) -> Result<()> {
-        let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired(&paths)?;
+        let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired()?;
         let is_blobs = |path: &PathBuf| matches!(FileName::of_path(path), Some(FileName::Blobs(_)));
         let (blobs, others): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_blobs);
         self.obsolete_files.unlink(&*self.fs, others);
@@ -64,15 +62,9 @@ impl TableStore {
         Ok(())
     }
 
-    /// Makes a list of all retired tables durable before `paths` are unlinked. Returns `false` if
-    /// the list cannot be written: a full disk must not prevent the unlinks.
-    fn list_retired(&self, paths: &[PathBuf]) -> Result<bool> {
-        // An older list must not replace that of another thread.
-        let _turn = self.obsolete_files.list_turn.lock();
-        if !self.obsolete_files.needs_list(paths) {
-            // The other thread has listed all tables of this one.
-            return Ok(true);
-        }
+    /// Makes a list of all retired tables durable before some are unlinked. Returns `false` if the
+    /// list cannot be written: a full disk must not prevent the unlinks.
+    fn list_retired(&self) -> Result<bool> {
         let retired = self.obsolete_files.retired();
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);

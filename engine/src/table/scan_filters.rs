@@ -12,6 +12,7 @@ use sievedb_sstable::{FilterHandle, FilterState, FilterUnusable, TableIdentity, 
 
 use crate::{
     FilterRole,
+    error::is_shortage,
     table::{
         ChargedFilter, LiveTable, PrefixFilterPlace, TableMeta,
         filters::{reason, with_cause},
@@ -253,27 +254,27 @@ impl ScanFilters {
     }
 
     /// Returns the same filters with `roles` loaded, as far as `has_room` for their bytes; `None`
-    /// if none was read. Also returns `true` if there was room for all. A damaged filter is not
-    /// read again.
+    /// if none was read. Also returns `true` unless one had no room, or could not be read for a
+    /// [shortage](is_shortage), which is no damage. A damaged filter is not read again.
     pub(crate) fn loaded(
         &self,
         live: &LiveTable,
         roles: ScanRoles,
         mut has_room: impl FnMut(u64) -> bool,
     ) -> (Option<Self>, bool) {
-        let mut is_all = true;
-        let mut may_load = |file: &StoredWhole| {
-            let fits = has_room(file.bytes());
-            is_all &= fits;
-            fits
-        };
+        let mut may_load = |file: &&StoredWhole| has_room(file.bytes());
         let memory = live.memory();
         let arena = memory.filter_arena();
-        let prefix = self.absent_prefix().filter(|_| roles.prefix).filter(|it| may_load(it));
-        let prefix = prefix.map(|file| ChargedFilter::new(file.load_prefix(arena), memory));
-        let range = self.absent_range().filter(|_| roles.range).filter(|it| may_load(it));
-        let range =
-            range.map(|file| ChargedFilter::of_ranges(file.load_range(&live.meta, arena), memory));
+        let absent_prefix = self.absent_prefix().filter(|_| roles.prefix);
+        let prefix = absent_prefix.filter(&mut may_load).map(|file| file.load_prefix(arena));
+        let prefix = prefix.filter(|state| !lacks_means(state));
+        let prefix = prefix.map(|state| ChargedFilter::new(state, memory));
+        let absent_range = self.absent_range().filter(|_| roles.range);
+        let range = absent_range.filter(may_load).map(|file| file.load_range(&live.meta, arena));
+        let range = range.filter(|state| !lacks_means(state));
+        let range = range.map(|state| ChargedFilter::of_ranges(state, memory));
+        let is_all = prefix.is_some() >= absent_prefix.is_some()
+            && range.is_some() >= absent_range.is_some();
         let is_changed = prefix.is_some() || range.is_some();
         (is_changed.then(|| self.with(prefix, range)), is_all)
     }
@@ -366,6 +367,11 @@ pub(crate) enum PrefixAnswer<'a> {
     Unusable,
     /// There is no filter, or memory has no room for it.
     None,
+}
+
+/// Returns `true` if the filter could not be read for a [shortage](is_shortage).
+fn lacks_means<F>(filter: &FilterState<F>) -> bool {
+    matches!(reason(filter), Some(FilterUnusable::Io(error)) if is_shortage(error))
 }
 
 /// Returns the file and the state of a filter that is not resident yet. Both are `None` if there is

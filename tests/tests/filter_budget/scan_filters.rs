@@ -9,7 +9,7 @@ use std::{
 };
 
 use sievedb::{Db, FilterPolicy, Options, PrefixExtractor, fs::Fs};
-use sievedb_doubles::MemoryFs;
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{rng::Rng, settings::seed};
 
 use super::{KEYS, STORE_DIR, fill, filter_bytes, key, keyspace, needless_reads};
@@ -193,4 +193,29 @@ fn probed_filters_are_kept() {
     let text = format!("{looked_up:?} after lookups, {scanned:?} after scans");
     assert!(looked_up.0 < scanned.0, "tables that scans pass over: {text}");
     assert!(looked_up.1 < 0.9 * scanned.1, "tables with false positives of lookups: {text}");
+}
+
+/// Their data are good: a rebuild would read all keys.
+#[test]
+fn scan_filters_are_reloaded_after_a_shortage_of_files() {
+    const EMFILE: i32 = 24;
+    let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let db = options(faults.clone(), 0).open(STORE_DIR).unwrap();
+    fill(&db, 0..KEYS / 10);
+    db.wait_for_background().unwrap();
+    let whole = filter_bytes(&db);
+    let ruled_out_by_all = ruled_out(&db);
+    db.set_filter_bytes_max(0).unwrap();
+    let rebuilt = db.stats().background.filters_rebuilt;
+    faults.inject(Fault::new(EMFILE, Times::ForGood).calls(&[Call::ReadAt]).suffix(".sst"));
+    db.set_filter_bytes_max(u64::MAX).unwrap();
+    assert!(faults.failures() > 0 && filter_bytes(&db) == 0, "none can be read");
+    faults.heal();
+    db.wait_for_background().unwrap();
+    let stats = db.stats();
+    assert_eq!(stats.tables_with_unusable_filters, 0);
+    assert_eq!(stats.background.filters_rebuilt, rebuilt);
+    let bytes = filter_bytes(&db);
+    assert!((whole * 99 / 100..=whole * 101 / 100).contains(&bytes), "{bytes} of {whole} bytes");
+    assert_eq!(ruled_out(&db), ruled_out_by_all);
 }

@@ -3,8 +3,7 @@
 use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
 use super::{
-    Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
-    requests::RangeRequest, workers::UNLINKS_MAX,
+    Job, Scheduler, State, Unlinker, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
 };
 use crate::{
     compaction::choice::{Compaction, Reason},
@@ -18,7 +17,8 @@ use crate::{
 /// it.
 const LONG_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 512 << 20 };
 
-/// Keyspaces with another compaction due that are visited to find one of level 0.
+/// Keyspaces with another compaction due, or none that may begin, that are visited to find one of
+/// level 0.
 const LOOKS_MAX: usize = 16;
 
 /// Compactions that a search may claim.
@@ -59,16 +59,23 @@ impl Store {
         self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
     }
 
-    /// Claims an unlink if one is due and no worker unlinks. After an unlink, a flush that
+    /// Returns whether work may begin.
+    pub(super) fn may_claim(&self, state: &State) -> bool {
+        !state.shut_down && !self.versions.is_read_only()
+    }
+
+    /// Claims an unlink if one is due and no thread unlinks. After an unlink, a flush that
     /// `may_flush` allows comes first.
     pub(super) fn claim_unlink(&self, state: &mut State, may_flush: bool) -> Option<Job> {
         let is_flush_first =
             mem::take(&mut state.flush_turn) && may_flush && self.has_unclaimed_flush(state);
         let is_due = !is_flush_first
-            && !state.has_unlinker
+            && state.unlinker == Unlinker::None
             && !self.tables.obsolete_files.is_empty()
             && (state.full_disk.error().is_some() || self.unlink_wait().is_zero());
-        state.has_unlinker |= is_due;
+        if is_due {
+            state.unlinker = Unlinker::Worker;
+        }
         state.flush_turn = is_due;
         is_due.then_some(Job::Unlink)
     }
@@ -83,7 +90,7 @@ impl Store {
         let mut state = self.scheduler.state.lock();
         state.idle_compactions.clear_wait();
         state.full_disk.begin_search();
-        if state.shut_down || self.versions.is_read_only() {
+        if !self.may_claim(&state) {
             return None;
         }
         let now = self.options.clock.now();
@@ -113,7 +120,7 @@ impl Store {
         let has_stopped = !may_flush || !state.full_disk.may_compact(now);
         if job.is_none() && !has_stopped && state.flushing.is_empty() && state.running.is_empty() {
             // No work is postponed.
-            state.full_disk.end_stop();
+            state.full_disk.end_stops();
         }
         if job.is_none() && state.full_disk.refused().is_some() {
             // A thread that waits for it gets the error.
@@ -206,14 +213,20 @@ impl Store {
     /// Claims a compaction of level 0 that a write waits for.
     fn claim_stopped(&self, state: &mut State, wanted: Wanted) -> Option<Job> {
         let mut walk = TreeIds::walk_behind(state.due.last_compacted);
-        while let Some(id) = walk.next(&state.due.stopped) {
+        let mut looks = 0;
+        while looks < LOOKS_MAX
+            && let Some(id) = walk.next(&state.due.stopped)
+        {
             let is_stopped = |tree: Arc<Tree>| pressure(self.debt(&tree)) == Pressure::Stop;
             if !self.tree_of_id(id).is_some_and(is_stopped) {
                 state.due.stopped.remove(id);
-            } else if let Some((tree, compaction)) = self.next_compaction(state, id)
-                && self.precedes(&tree, &compaction, wanted)
-            {
-                return Some(self.claim_this(state, tree, compaction));
+            } else if state.due.compact.contains(id) {
+                looks += 1;
+                if let Some((tree, compaction)) = self.next_compaction(state, id)
+                    && self.precedes(&tree, &compaction, wanted)
+                {
+                    return Some(self.claim_this(state, tree, compaction));
+                }
             }
         }
         None
@@ -258,70 +271,57 @@ impl Store {
 
     /// Returns the next compaction of the keyspace `id` that may begin.
     fn next_compaction(&self, state: &mut State, id: u64) -> Option<(Arc<Tree>, Compaction)> {
-        loop {
-            let Some(tree) = self.tree_of_id(id) else {
-                state.due.compact_later(id, None);
-                return None;
-            };
-            if state.ingesting.contains(&id) {
-                return None;
-            }
-            let running = state.running_in(&tree);
-            let request = state.requests.first(tree.id).cloned();
-            let requested = request.as_ref().map(|request| (&request.range, request.id_limit));
-            let mut chosen = self.choose_compaction(&tree, &running, requested);
-            if let (Chosen::Nothing { .. }, Some(request)) = (&chosen, &request)
-                && let Some(newer) = self.choose_newer(&tree, &running, request.id_limit)
+        let Some(tree) = self.tree_of_id(id) else {
+            state.due.compact_later(id, None);
+            return None;
+        };
+        if state.ingesting.contains(&id) {
+            return None;
+        }
+        let requested = self.choose_requested(state, &tree);
+        let others = || self.choose_compaction(&tree, &state.running_in(&tree), None);
+        match requested.unwrap_or_else(others) {
+            // It stays due.
+            Chosen::Compaction(compaction)
+                if self.keeps_workers(state, &tree, &compaction)
+                    || self.has_no_space(state, &tree, &compaction) =>
             {
-                chosen = Chosen::Compaction(newer);
+                None
             }
-            match chosen {
-                // It stays due.
-                Chosen::Compaction(compaction)
-                    if self.keeps_workers(state, &tree, &compaction)
-                        || self.has_no_space(state, &tree, &compaction) =>
-                {
-                    return None;
-                }
-                Chosen::Compaction(compaction) => return Some((tree, compaction)),
-                // The end of a running compaction is a change, too.
-                Chosen::Nothing { awaited_snapshot, awaited_time } => {
-                    state.due.compact_later(id, awaited_snapshot);
-                    state.due.await_time(id, awaited_time);
-                    return None;
-                }
-                // The files that it replaced are being unlinked. The end of that rings the bell.
-                Chosen::RangeIsDone if self.awaits_unlinks(state, request.as_ref(), id) => {
-                    return None;
-                }
-                // Later runs may be due, and no change would notify a worker.
-                Chosen::RangeIsDone => {
-                    if let Some(request) = &request {
-                        state.requests.finish(tree.id, request.number);
-                    }
-                    state.due.crowded.note([tree.id]);
-                    self.scheduler.progress.notify_all();
-                }
-                Chosen::RangeFails(error) => {
-                    if let Some(request) = &request {
-                        state.requests.fail(tree.id, request.number, error);
-                    }
-                    self.scheduler.progress.notify_all();
-                }
+            Chosen::Compaction(compaction) => Some((tree, compaction)),
+            // The end of a running compaction is a change, too.
+            Chosen::Nothing { awaited_snapshot, awaited_time } => {
+                state.due.compact_later(id, awaited_snapshot);
+                state.due.await_time(id, awaited_time);
+                None
             }
+            // Only for a request.
+            Chosen::RangeIsDone | Chosen::RangeFails(_) => None,
         }
     }
 
-    /// Returns whether files that `request` for the keyspace `id` replaced may still be unlinked.
-    /// Does not wait for files that became obsolete later.
-    fn awaits_unlinks(&self, state: &mut State, request: Option<&RangeRequest>, id: u64) -> bool {
-        let Some(request) = request.filter(|_| state.has_unlinker) else { return false };
-        let waiting = match self.tables.unlink_pace.is_set() {
-            true => 0,
-            false => self.tables.obsolete_files.count().div_ceil(UNLINKS_MAX) as u64,
-        };
-        let unlinks = state.unlinks + 1 + waiting;
-        state.unlinks < state.requests.await_unlinks(id, request.number, unlinks)
+    /// Ends the requests for `tree` that are done or have failed. Returns the choice for the next
+    /// one. Files that a request replaced may still be unlinked: that may take long.
+    pub(super) fn choose_requested(&self, state: &mut State, tree: &Tree) -> Option<Chosen> {
+        loop {
+            let request = state.requests.first(tree.id)?.clone();
+            let running = state.running_in(tree);
+            let requested = Some((&request.range, request.id_limit));
+            match self.choose_compaction(tree, &running, requested) {
+                // Later runs may be due, and no change would notify a worker.
+                Chosen::RangeIsDone => {
+                    state.requests.finish(tree.id, request.number);
+                    state.due.crowded.note([tree.id]);
+                }
+                Chosen::RangeFails(error) => state.requests.fail(tree.id, request.number, error),
+                nothing @ Chosen::Nothing { .. } => {
+                    let newer = self.choose_newer(tree, &running, request.id_limit);
+                    return Some(newer.map_or(nothing, Chosen::Compaction));
+                }
+                chosen @ Chosen::Compaction(_) => return Some(chosen),
+            }
+            self.scheduler.progress.notify_all();
+        }
     }
 
     /// Returns whether `next` of `tree` waits, so that a worker remains for short compactions.

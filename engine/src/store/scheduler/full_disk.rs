@@ -25,7 +25,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Jobs that found no space. Times are by the clock of the options.
 #[derive(Debug, Default)]
 pub(super) struct FullDisk {
-    stopped: Option<Stopped>,
+    /// The last flush failed.
+    flushes: Option<Stop>,
+    /// The last compaction failed.
+    compactions: Option<Stop>,
     failed: Option<Failed>,
     /// The failed rebuilds of filters.
     filters: Option<Pause>,
@@ -37,10 +40,9 @@ pub(super) struct FullDisk {
 
 /// A failed flush or compaction, until one succeeds.
 #[derive(Debug)]
-struct Stopped {
+struct Stop {
     error: Error,
-    flush_at: Duration,
-    compact_at: Duration,
+    retry_at: Duration,
 }
 
 /// The failed compactions.
@@ -87,17 +89,20 @@ impl FullDisk {
         has_workers: bool,
     ) -> bool {
         let retry_at = if has_workers { now + PAUSE_MIN } else { now };
-        let is_first = self.stopped.is_none();
-        let stopped = Stopped { error: error.clone(), flush_at: now, compact_at: now };
-        let stopped = self.stopped.get_or_insert(stopped);
-        stopped.error = error.clone();
-        *(if is_flush { &mut stopped.flush_at } else { &mut stopped.compact_at }) = retry_at;
+        let is_first = self.error().is_none();
+        let stop = if is_flush { &mut self.flushes } else { &mut self.compactions };
+        *stop = Some(Stop { error: error.clone(), retry_at });
         is_first
     }
 
-    /// Ends the pause of flushes: one may succeed or has, or none is due.
-    pub(super) fn end_stop(&mut self) {
-        self.stopped = None;
+    /// Ends the pauses of flushes and compactions: one has succeeded, or none is due.
+    pub(super) fn end_stops(&mut self) {
+        (self.flushes, self.compactions) = (None, None);
+    }
+
+    /// Ends the pause of flushes: one may succeed.
+    pub(super) fn end_flush_stop(&mut self) {
+        self.flushes = None;
     }
 
     /// Notes the end of a rebuild of a filter at `now`. Returns whether it is the first failure
@@ -140,12 +145,12 @@ impl FullDisk {
 
     /// Returns whether a flush may begin at `now`.
     pub(super) fn may_flush(&mut self, now: Duration) -> bool {
-        self.is_over(self.stopped.as_ref().map(|stopped| stopped.flush_at), now)
+        self.is_over(self.flushes.as_ref().map(|stop| stop.retry_at), now)
     }
 
     /// Returns whether compactions may begin at `now` that [`refuses`](Self::refuses) allows.
     pub(super) fn may_compact(&mut self, now: Duration) -> bool {
-        self.is_over(self.stopped.as_ref().map(|stopped| stopped.compact_at), now)
+        self.is_over(self.compactions.as_ref().map(|stop| stop.retry_at), now)
     }
 
     /// Returns whether a rebuild of a filter may begin at `now`.
@@ -188,7 +193,12 @@ impl FullDisk {
 
     /// Returns the error of the last flush or compaction that failed, until one succeeds.
     pub(super) fn error(&self) -> Option<&Error> {
-        self.stopped.as_ref().map(|stopped| &stopped.error)
+        self.flush_error().or_else(|| self.compactions.as_ref().map(|stop| &stop.error))
+    }
+
+    /// Returns the error of the last flush if it failed.
+    pub(super) fn flush_error(&self) -> Option<&Error> {
+        self.flushes.as_ref().map(|stop| &stop.error)
     }
 
     /// Returns the error of the last rebuild of a filter if it failed.

@@ -213,8 +213,8 @@ impl Store {
     fn unlink_meanwhile(&self) {
         let unlink = {
             let mut state = self.scheduler.state.lock();
-            let has_free_worker = state.claims() < self.options.worker_threads;
-            if has_free_worker { None } else { self.claim_unlink(&mut state, false) }
+            let may_claim = self.may_claim(&state) && !self.has_free_worker(&state);
+            if may_claim { self.claim_unlink(&mut state, false) } else { None }
         };
         if let Some(unlink) = unlink {
             self.carry_out(&unlink);
@@ -225,18 +225,14 @@ impl Store {
     fn is_worker_needed(&self) -> bool {
         let mut state = self.scheduler.state.lock();
         let is_paused = state.pauses > 0;
-        if state.shut_down
-            || is_paused
-            || !state.requests.is_empty()
-            || self.versions.is_read_only()
-        {
+        if is_paused || !state.requests.is_empty() || !self.may_claim(&state) {
             return true;
         }
         // This compaction may exceed its share of the memory.
         if self.tables.cache_room.is_awaited() {
             return true;
         }
-        state.claims() >= self.options.worker_threads && {
+        !self.has_free_worker(&state) && {
             self.note_changes(&mut state);
             self.has_unclaimed_flush(&state)
         }

@@ -108,12 +108,7 @@ struct State {
     merge_turn: bool,
     /// An unlink was claimed: a flush precedes the next one.
     flush_turn: bool,
-    /// Threads that unlink obsolete files.
-    unlinking: usize,
-    /// A worker unlinks obsolete files. A second one would only wait for its lock.
-    has_unlinker: bool,
-    /// Number of unlinks by workers so far, of up to 16 files each.
-    unlinks: u64,
+    unlinker: Unlinker,
     /// Jobs of filters in flight.
     filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.
@@ -126,18 +121,35 @@ struct State {
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     full_disk: FullDisk,
-    /// Number of calls of [`retry`](Scheduler::retry).
+    /// Number of calls that ended a pause of compactions or rebuilds, and of those that ended one
+    /// of flushes.
     retries: u64,
+    flush_retries: u64,
     done: BackgroundStats,
     /// Number of claims whose job panicked.
     abandoned: usize,
 }
 
+/// The thread that unlinks obsolete files. No second one does: blob files are unlinked after the log
+/// segments that were obsolete before, and a list of retired tables replaces the previous one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Unlinker {
+    #[default]
+    None,
+    Worker,
+    Caller,
+}
+
 impl State {
     /// Returns how many claimed jobs are in flight.
     fn claims(&self) -> usize {
-        let unlinks = usize::from(self.has_unlinker);
+        let unlinks = usize::from(self.unlinker == Unlinker::Worker);
         self.flushing.len() + self.running.len() + self.filter_jobs + unlinks
+    }
+
+    /// Returns how many calls have ended pauses of jobs like this one.
+    fn retries_of(&self, job: &Job) -> u64 {
+        if job.is_flush() { self.flush_retries } else { self.retries }
     }
 
     /// Returns the compactions of `tree` in flight.
@@ -181,6 +193,13 @@ enum Job {
     /// A compaction that only an idle store does.
     CompactIdle(Arc<Tree>, Compaction),
     Filter(FilterJob),
+}
+
+impl Job {
+    /// Returns whether a full disk pauses it like a flush.
+    fn is_flush(&self) -> bool {
+        matches!(self, Self::Record | Self::Flush(_))
+    }
 }
 
 impl Scheduler {
@@ -286,19 +305,21 @@ impl Scheduler {
 
     /// Ends the pauses after a full disk.
     pub(crate) fn retry(&self) {
-        self.end_pauses(FullDisk::retry);
+        {
+            let mut state = self.state.lock();
+            state.full_disk.retry();
+            state.retries += 1;
+            state.flush_retries += 1;
+        }
+        self.wake();
     }
 
     /// Ends the pause of flushes after a full disk.
     pub(in crate::store) fn retry_flushes(&self) {
-        self.end_pauses(FullDisk::end_stop);
-    }
-
-    fn end_pauses(&self, end: fn(&mut FullDisk)) {
         {
             let mut state = self.state.lock();
-            end(&mut state.full_disk);
-            state.retries += 1;
+            state.full_disk.end_flush_stop();
+            state.flush_retries += 1;
         }
         self.wake();
     }
@@ -316,7 +337,7 @@ impl Scheduler {
     pub(crate) fn wait_for_claimed(&self, timeout: Duration) -> bool {
         let clock = SystemClock::new();
         let mut state = self.state.lock();
-        while state.claims() > state.abandoned || state.unlinking > 0 {
+        while state.claims() > state.abandoned || state.unlinker != Unlinker::None {
             let Some(left) = timeout.checked_sub(clock.now()) else { return false };
             self.progress.wait_for(&mut state, left);
         }

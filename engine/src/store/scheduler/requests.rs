@@ -16,8 +16,6 @@ pub(in crate::store) struct RangeRequest {
     /// did. Without this limit the work would not end during writes.
     pub(super) id_limit: u64,
     waiters: usize,
-    /// The compaction is done, and the request ends after this many unlinks by workers.
-    unlinks: Option<u64>,
     /// Error that prevents it.
     failed: Option<Error>,
 }
@@ -64,8 +62,7 @@ impl RangeRequests {
         self.count += 1;
         let number = self.count;
         let range = range.clone();
-        let (unlinks, failed) = (None, None);
-        let request = RangeRequest { number, range, id_limit, waiters: 1, unlinks, failed };
+        let request = RangeRequest { number, range, id_limit, waiters: 1, failed: None };
         self.all.insert((id, number), request);
         number
     }
@@ -79,13 +76,6 @@ impl RangeRequests {
                 request.id_limit = runs.end() + 1;
             }
         }
-    }
-
-    /// Returns the number of unlinks that a request waits for after its compaction: `unlinks` at
-    /// the first call.
-    pub(super) fn await_unlinks(&mut self, id: u64, number: u64, unlinks: u64) -> u64 {
-        let request = self.all.get_mut(&(id, number));
-        request.map_or(0, |request| *request.unlinks.get_or_insert(unlinks))
     }
 
     /// Removes a request that is done.
@@ -129,6 +119,9 @@ impl Scheduler {
         }
         // Under the lock: a merge within level 0 that is claimed before merges no newer run.
         let number = state.requests.add(tree.id, range, next_file_id());
+        // The caller waits for the next attempt.
+        state.full_disk.end_stops();
+        state.retries += 1;
         state.due.compact.add([tree.id]);
         drop(state);
         self.wake();

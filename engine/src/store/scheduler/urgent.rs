@@ -70,7 +70,7 @@ impl<'a> UrgentJobs<'a> {
 }
 
 impl Store {
-    fn has_free_worker(&self, state: &State) -> bool {
+    pub(super) fn has_free_worker(&self, state: &State) -> bool {
         state.claims() < self.options.worker_threads
     }
 
@@ -78,7 +78,7 @@ impl Store {
     /// only with `may_merge`.
     fn claim_urgent(&self, compaction: &Compaction, may_merge: bool) -> Option<Job> {
         let mut state = self.scheduler.state.lock();
-        if self.has_free_worker(&state) || state.shut_down || self.versions.is_read_only() {
+        if self.has_free_worker(&state) || !self.may_claim(&state) {
             return None;
         }
         let may_flush = state.full_disk.may_flush(self.options.clock.now());

@@ -9,6 +9,16 @@ use crate::{Error, Result, store::Store, sync::MutexGuard};
 /// that a reader has freed.
 const INLINE_LOOKS: Duration = Duration::from_millis(10);
 
+/// Work that a thread waits for.
+#[derive(Debug, Clone, Copy)]
+enum Awaited {
+    Flushes,
+    /// Also compactions of this keyspace that no caller requested.
+    Any {
+        compactions_of: Option<u64>,
+    },
+}
+
 impl Scheduler {
     /// Waits until some work was done, or for 10 ms.
     pub(in crate::store) fn wait_for_progress(&self) {
@@ -18,18 +28,33 @@ impl Scheduler {
     /// Returns the error of a full disk that stops background work; also one that stops only
     /// compactions of the keyspace `compactions_of`.
     pub(in crate::store) fn no_space(&self, compactions_of: Option<u64>) -> Option<Error> {
-        self.state.lock().no_space_for(compactions_of)
+        self.state.lock().no_space_for(Awaited::Any { compactions_of })
     }
 }
 
 impl State {
-    fn no_space_for(&self, compactions_of: Option<u64>) -> Option<Error> {
-        let refused = || self.full_disk.refused_of(compactions_of?);
-        self.full_disk.error().or_else(refused).cloned()
+    fn no_space_for(&self, awaited: Awaited) -> Option<Error> {
+        let full_disk = &self.full_disk;
+        let error = match awaited {
+            Awaited::Flushes => full_disk.flush_error(),
+            Awaited::Any { compactions_of } => {
+                full_disk.error().or_else(|| full_disk.refused_of(compactions_of?))
+            }
+        };
+        error.cloned()
     }
 }
 
 impl Store {
+    /// Waits until flushes make `done` return `true`.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for_work`](Self::wait_for_work).
+    pub(in crate::store) fn wait_for_flushes(&self, mut done: impl FnMut() -> bool) -> Result<()> {
+        self.wait_for(Awaited::Flushes, |_| done())
+    }
+
     /// Waits until background work makes `done` return `true`. `done` gets the requests to compact
     /// ranges. `compactions_of` is the keyspace if that depends on compactions that no caller
     /// requested.
@@ -40,6 +65,14 @@ impl Store {
     pub(in crate::store) fn wait_for_work(
         &self,
         compactions_of: Option<u64>,
+        done: impl FnMut(&RangeRequests) -> bool,
+    ) -> Result<()> {
+        self.wait_for(Awaited::Any { compactions_of }, done)
+    }
+
+    fn wait_for(
+        &self,
+        awaited: Awaited,
         mut done: impl FnMut(&RangeRequests) -> bool,
     ) -> Result<()> {
         self.run_inline();
@@ -52,7 +85,7 @@ impl Store {
             if state.shut_down {
                 return Err(Error::Closed);
             }
-            if let Some(error) = state.no_space_for(compactions_of) {
+            if let Some(error) = state.no_space_for(awaited) {
                 return Err(error);
             }
             state = self.wait_for_step(state);
@@ -108,12 +141,6 @@ impl Store {
         drop(state);
         self.scheduler.unneeded.free();
         self.unlink_obsolete();
-        // A worker may have taken files from the list before.
-        let mut state = self.scheduler.state.lock();
-        while state.unlinking > 0 {
-            self.scheduler.progress.wait(&mut state);
-        }
-        drop(state);
         self.versions.check_writable()
     }
 }

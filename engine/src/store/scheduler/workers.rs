@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    mem,
     panic::{self, AssertUnwindSafe},
     ptr,
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Job, Scheduler, unneeded::free_on_this_thread, urgent::UrgentJobs};
+use super::{Job, Scheduler, Unlinker, unneeded::free_on_this_thread, urgent::UrgentJobs};
 use crate::{
     Error, Result,
     compaction::choice::Compaction,
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// Files that a worker unlinks at a time. Flushes may wait for it.
-pub(super) const UNLINKS_MAX: usize = 16;
+const UNLINKS_MAX: usize = 16;
 
 /// Notifies workers. Counts its rings: none is missed between a claim and the wait. Its lock is the
 /// last of all: a drop may ring under any other lock.
@@ -85,26 +86,18 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// An unlink of obsolete files in flight.
-struct Unlinking<'a>(&'a Scheduler);
+/// The only thread that unlinks obsolete files, until it is dropped.
+#[derive(Debug)]
+pub(in crate::store) struct Unlinking<'a>(&'a Scheduler);
 
 impl Drop for Unlinking<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        debug_assert!(state.unlinking > 0, "each thread counts itself once");
-        state.unlinking -= 1;
-        self.0.progress.notify_all();
-    }
-}
-
-/// The claim of an unlink.
-struct Unlinker<'a>(&'a Scheduler);
-
-impl Drop for Unlinker<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.has_unlinker = false;
-        state.unlinks += 1;
+        let unlinker = mem::take(&mut self.0.state.lock().unlinker);
+        debug_assert!(unlinker != Unlinker::None, "each thread ends its own turn");
+        if unlinker == Unlinker::Caller {
+            // Workers have left the files that came meanwhile.
+            self.0.bell.ring();
+        }
         self.0.progress.notify_all();
     }
 }
@@ -126,14 +119,20 @@ impl Scheduler {
         is_worker
     }
 
-    /// Counts this thread as one that unlinks; `None` once the store is being closed. A shutdown
-    /// waits for its end: a list of retired tables has a file id that the next opening may use.
-    fn begin_unlink(&self) -> Option<Unlinking<'_>> {
+    /// Waits until no thread unlinks. No other one begins until the result is dropped; `None` once
+    /// the store is being closed. A shutdown waits for the end: a list of retired tables has a file
+    /// id that the next opening may use.
+    ///
+    /// Workers do not wait for it, so that flushes go on.
+    pub(in crate::store) fn begin_unlinks(&self) -> Option<Unlinking<'_>> {
         let mut state = self.state.lock();
+        while !state.shut_down && state.unlinker != Unlinker::None {
+            self.progress.wait(&mut state);
+        }
         if state.shut_down {
             return None;
         }
-        state.unlinking += 1;
+        state.unlinker = Unlinker::Caller;
         Some(Unlinking(self))
     }
 
@@ -260,10 +259,10 @@ impl Store {
             // The runs that it holds delay no write.
             self.scheduler.room_waits.wake();
         }
-        let retries = self.scheduler.state.lock().retries;
+        let retries = self.scheduler.state.lock().retries_of(job);
         let outcome = match job {
             Job::Unlink => {
-                let _unlinker = Unlinker(&self.scheduler);
+                let _unlinking = Unlinking(&self.scheduler);
                 self.unlink_due();
                 Ok(Ended::Done)
             }
@@ -328,23 +327,22 @@ impl Store {
             Job::Compact(tree, compaction) | Job::CompactIdle(tree, compaction) => {
                 state.end_claim(tree, compaction);
                 self.note_busy(tree, &state.running_in(tree));
+                // Now: the unlink of the inputs comes next, and may take long.
+                let _ = self.choose_requested(&mut state, tree);
                 if matches!(outcome, Ok(Ended::Done)) {
                     state.full_disk.note_success(compaction);
                 }
             }
         }
         let worked = outcome.is_ok();
-        // A call of `retry` since then waits for the next attempt.
-        let is_outdated = state.retries != retries;
+        // A call that ended the pause since then waits for the next attempt.
+        let is_outdated = state.retries_of(job) != retries;
         let has_written = matches!(outcome, Ok(Ended::Done));
         let full = outcome.err().filter(|error| error.is_passing() && !is_outdated);
         let (disk, has_workers) = (&mut state.full_disk, self.options.worker_threads > 0);
         let is_news = match (job, &full) {
             (Job::Filter(FilterJob::Rebuild(..)), full) => disk.note_rebuild(full.as_ref(), now),
-            (job, Some(error)) => {
-                let is_flush = matches!(job, Job::Flush(_) | Job::Record);
-                disk.note_stop(is_flush, error, now, has_workers)
-            }
+            (job, Some(error)) => disk.note_stop(job.is_flush(), error, now, has_workers),
             (_, None) => false,
         };
         // Neither an unlink nor an aborted compaction proves that the disk has room, nor a move.
@@ -354,7 +352,7 @@ impl Store {
             Job::Compact(_, it) | Job::CompactIdle(_, it) => has_written && it.writes_tables(),
         };
         if has_written {
-            disk.end_stop();
+            disk.end_stops();
         }
         // Not after a failure: the workers would retry at once.
         if worked {
@@ -379,10 +377,9 @@ impl Store {
     }
 
     /// Unlinks the next obsolete file, or [several](UNLINKS_MAX) without a pace or room on the
-    /// disk, unless the store is being closed.
+    /// disk. The caller has claimed it.
     fn unlink_due(&self) {
         let is_full = self.scheduler.state.lock().full_disk.error().is_some();
-        let Some(_unlinking) = self.scheduler.begin_unlink() else { return };
         let unlinked = match is_full || !self.tables.unlink_pace.is_set() {
             true => self.tables.unlink_obsolete(UNLINKS_MAX),
             false => self.tables.unlink_first_obsolete(self.options.clock.now()),
@@ -394,7 +391,7 @@ impl Store {
 
     /// Unlinks obsolete files, unless the store is being closed.
     pub(crate) fn unlink_obsolete(&self) {
-        if let Some(_unlinking) = self.scheduler.begin_unlink() {
+        if let Some(_unlinking) = self.scheduler.begin_unlinks() {
             self.unlink_last();
         }
     }
@@ -452,10 +449,10 @@ mod tests {
         let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
         let db = options.open("db").expect("a new store");
         let scheduler = &db.store().scheduler;
-        let unlinking = scheduler.begin_unlink().expect("the store is open");
+        let unlinking = scheduler.begin_unlinks().expect("the store is open");
         let busy = db.shutdown(Duration::from_millis(20));
         assert!(matches!(busy, Err(Error::StillBusy { .. })), "{busy:?}");
-        assert!(scheduler.begin_unlink().is_none(), "the close unlinks the rest");
+        assert!(scheduler.begin_unlinks().is_none(), "the close unlinks the rest");
         drop(unlinking);
         db.shutdown(Duration::from_secs(60)).expect("nothing is in flight");
     }

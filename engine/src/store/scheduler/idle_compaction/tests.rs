@@ -363,3 +363,20 @@ fn obsolete_files_do_not_wait_for_it() {
     assert!(fixture.store().carry_out(&job), "there is room");
     assert!(!files.take(usize::MAX).contains(&path));
 }
+
+/// Otherwise files that a failed edit of the manifest needs would be lost.
+#[test]
+fn a_read_only_store_unlinks_nothing_meanwhile() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    while store.step() {}
+    let files = &store.tables.obsolete_files;
+    let push = || files.push(store.tables.folder.join("000900.sst"));
+    push();
+    store.unlink_meanwhile();
+    assert!(files.is_empty());
+    push();
+    store.poison(crate::Error::WorkerPanicked);
+    store.unlink_meanwhile();
+    assert!(!files.is_empty());
+}

@@ -7,6 +7,7 @@ use super::{
     *,
 };
 
+const NO_MEMORY: i32 = 12;
 const NO_SPACE: i32 = 28;
 
 /// A store without workers on a full disk with a compaction due, which flushes fit on.
@@ -88,6 +89,29 @@ fn flushes_continue_while_compactions_wait() {
     assert_eq!(db.stats().levels[0].runs, 5, "the disk may have no room for the compaction");
     db.compact().expect("there is room");
     assert_eq!(db.stats().levels[0].runs, 0);
+}
+
+/// Otherwise each flush would begin a compaction that fails.
+#[test]
+fn a_flush_ends_no_pause_of_compactions() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let clock = Arc::<ManualClock>::default();
+    let busy = busy(options(1).fs(Arc::clone(&fs) as _).clock(Arc::clone(&clock) as _));
+    let (db, store) = (&busy.db, busy.db.store());
+    add_runs(db, "a", 4, 100);
+    let merge = claim(db).expect("four runs are due");
+    fs.inject(Fault::new(NO_MEMORY, Times::Once).calls(&[Call::Create]).suffix(".sst"));
+    assert!(!store.carry_out(&merge), "it fails");
+    store.scheduler.retry_flushes();
+    assert!(claim(db).is_none(), "the pause goes on");
+    assert!(store.scheduler.no_space(None).is_some());
+    assert!(store.scheduler.state.lock().full_disk.flush_error().is_none());
+    clock.advance(Duration::from_millis(500));
+    let merge = claim(db).expect("the pause is over");
+    fs.inject(Fault::new(NO_MEMORY, Times::Once).calls(&[Call::Create]).suffix(".sst"));
+    store.scheduler.retry_flushes();
+    assert!(!store.carry_out(&merge), "no call waits for it");
+    assert!(claim(db).is_none());
 }
 
 /// A writer gets the error only if its own keyspace waits for space.

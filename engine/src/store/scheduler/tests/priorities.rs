@@ -354,6 +354,24 @@ fn runs_of_another_style_without_overlap_stop_no_write() {
     assert_eq!(level0_runs(db, "a"), 1);
 }
 
+/// While one is merged, writes fill the others again.
+#[test]
+fn each_stopped_keyspace_has_its_turn() {
+    let busy = busy(options(1).clock(Arc::<ManualClock>::default()));
+    let (db, names) = (&busy.db, ["a", "b", "c"]);
+    let fill = |name: &str| add_runs(db, name, 32 - level0_runs(db, name), 1);
+    names.iter().for_each(|name| add_runs(db, name, 32, 1));
+    let mut merged = Vec::new();
+    for _ in 0..6 {
+        names.iter().for_each(|name| db.store().scheduler.note_stopped(tree_of(db, name).id));
+        let job = claim(db).expect("merges are due");
+        merged.push(keyspace_of(&job));
+        assert!(matches!(job, Job::Compact(..)) && db.store().carry_out(&job), "{job:?}");
+        fill(&keyspace_of(&job));
+    }
+    assert_eq!(merged, ["a", "b", "c", "a", "b", "c"]);
+}
+
 /// Otherwise a batch over many keyspaces would take milliseconds for each.
 #[test]
 fn a_batch_is_delayed_once() {

@@ -81,23 +81,42 @@ fn a_flush_waits_for_few_unlinks() {
     assert!(matches!(store.claim(), Some(Job::Unlink)));
 }
 
-/// Otherwise steady flushes beside `compact()`, or an unlink that hangs, would block it.
+/// Otherwise an unlink that hangs would block it.
 #[test]
-fn a_request_waits_for_no_later_unlink() {
+fn a_request_waits_for_no_unlink() {
     let busy = busy(options(2));
     let store = busy.db.store();
     let long = claim_long(&busy.db);
-    assert!(store.carry_out(&long), "there is room");
     let is_done = || store.scheduler.state.lock().requests.is_empty();
-    assert!(matches!(store.claim(), Some(Job::Unlink)), "its inputs are obsolete");
-    let files = &store.tables.obsolete_files;
-    assert_eq!(files.take(usize::MAX).len(), 3, "as if they were being unlinked");
-    store.claim();
-    assert!(!is_done());
-    assert!(store.carry_out(&Job::Unlink));
-    files.push(FileName::Table(1_000).path(&store.tables.folder));
-    assert!(matches!(store.claim(), Some(Job::Unlink)));
-    store.claim();
+    assert!(!is_done() && store.carry_out(&long), "there is room");
     assert!(is_done());
-    assert!(store.carry_out(&Job::Unlink));
+    assert!(matches!(store.claim(), Some(Job::Unlink)), "its inputs are obsolete");
+}
+
+/// Otherwise its flushes would wait for as long.
+#[test]
+fn a_worker_does_not_wait_for_the_unlinks_of_a_caller() {
+    let busy = busy(options(1));
+    let (db, store) = (&busy.db, busy.db.store());
+    while let Some(job) = store.claim() {
+        store.carry_out(&job);
+    }
+    let unlinking = store.scheduler.begin_unlinks().expect("the store is open");
+    store.tables.obsolete_files.push(FileName::Table(1_000).path(&store.tables.folder));
+    freeze(db, "other", 1);
+    let flush = store.claim().expect("a memtable is frozen");
+    assert!(matches!(flush, Job::Flush(_)), "{flush:?}");
+    assert!(store.carry_out(&flush), "there is room");
+    let rings = store.scheduler.bell.rings();
+    drop(unlinking);
+    assert!(store.scheduler.bell.rings() > rings, "a file is left");
+    let unlink = store.claim().expect("a file is obsolete");
+    assert!(matches!(unlink, Job::Unlink), "{unlink:?}");
+    let caller = db.clone();
+    let caller = thread::spawn(move || drop(caller.store().scheduler.begin_unlinks()));
+    freeze(db, "other", 1);
+    assert!(matches!(store.claim(), Some(Job::Flush(_))));
+    assert!(!caller.is_finished(), "it waits for the worker");
+    assert!(store.carry_out(&unlink));
+    caller.join().expect("it has ended");
 }

@@ -103,13 +103,9 @@ fn one_worker_at_a_time_unlinks() {
     assert_eq!(claims(), before + 1, "else a compaction leaves flushes to this worker");
     let next = store.claim();
     assert!(!matches!(next, Some(Job::Unlink)), "{next:?}");
-    let is_done = || store.scheduler.state.lock().requests.is_empty();
-    assert!(!is_done(), "the files that the requested compaction replaced are still there");
     let before = claims();
     assert!(store.carry_out(&Job::Unlink));
     assert_eq!(claims(), before - 1);
-    store.claim();
-    assert!(is_done());
 }
 
 /// A long merge of level 0, too, once it delays writes.
