@@ -13,8 +13,8 @@
 //! visible sequence number.
 //!
 //! A long refresh raises it after each part of the log, which is a prefix without the new state of
-//! the manifest. It does not do so after the log has changed keyspaces. At the end the tables of
-//! the manifest replace those memtable entries that are flushed. Memtables are
+//! the manifest. It does not do so after the log has changed keyspaces or has an ingest. At the end
+//! the tables of the manifest replace those memtable entries that are flushed. Memtables are
 //! [small](super::replayed_memtables), so that few entries are copied.
 //!
 //! An ingest is in the log before its tables are in the manifest. A reader in between waits for the
