@@ -310,6 +310,7 @@ impl Store {
         // First: a worker would claim a cancelled job again.
         self.scheduler.shut_down();
         self.tables.close();
+        self.tables.cache_room.shut_down();
         self.values.stop();
         // After the gate: change streams end, and waits for room.
         self.writer.publish().notify();
