@@ -390,7 +390,9 @@ fn new_store(
     let has_history = trees.values().any(|tree| tree.history_length().is_some());
     let stands_still = options.read_only && !options.is_refreshed();
     let versions = Versions::new(manifest, trees, Arc::clone(&options.clock), cause, stands_still);
-    if has_history {
+    if options.follow {
+        versions.note_shown(0);
+    } else if has_history {
         versions.begin_times(options.clock.now(), last_sequence);
     }
     let is_retaining = versions.read_manifest(|manifest| manifest.state().retained.is_some());
