@@ -28,11 +28,16 @@ pub(crate) fn call(on_interrupt: impl FnMut() + Send + 'static) {
     handle(on_interrupt);
 }
 
-/// Returns a flag that Ctrl-C sets, for a command that polls it.
+/// Returns a flag that Ctrl-C sets, for a command that polls it. A second Ctrl-C exits with 130 at
+/// once: the command may be blocked by its output.
 pub(crate) fn flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
-    handle(move || set.store(true, Ordering::Release));
+    handle(move || {
+        if set.swap(true, Ordering::AcqRel) {
+            process::exit(EXIT_INTERRUPTED.into());
+        }
+    });
     flag
 }
 

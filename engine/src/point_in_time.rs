@@ -19,7 +19,9 @@ pub enum PointInTime {
     /// At this time of the store clock, which is Unix time unless the wall clock was set back. A
     /// time in the future is the present.
     /// Accurate to a second or 1 % of its age, whichever is larger: the snapshot may see later
-    /// writes within that time. After a crash, times since the last flush are one point.
+    /// writes within that time. After a crash, times since the last flush are one point. In a
+    /// [follower](crate::Options::follow), a write since the last flush counts from the refresh
+    /// that showed it.
     Time(SystemTime),
 }
 

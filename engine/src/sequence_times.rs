@@ -46,6 +46,19 @@ impl SequenceTimes {
         }
     }
 
+    /// Adds a sample of a follower, which shows writes above `sequence` from `ms` on: nothing else
+    /// is known of the time of writes above `flushed`.
+    pub(crate) fn note_shown(
+        &mut self,
+        ms: u64,
+        sequence: SequenceNumber,
+        flushed: SequenceNumber,
+    ) {
+        if self.next_ms() <= ms {
+            self.note(ms, sequence.max(flushed));
+        }
+    }
+
     /// Adds a sample from the manifest.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::{Access, open_store, options};
 use crate::{
     error::{Error, Result},
     interrupt,
-    text::counted,
+    text::{counted, read_name},
     time::UnixTime,
 };
 
@@ -90,7 +90,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SECONDS")]
         to_time: Option<UnixTime>,
         /// Restore only this keyspace. Can be repeated.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = read_name)]
         keyspace: Vec<String>,
     },
     /// Writes a backup into a replica, which later runs move to newer backups.
@@ -111,7 +111,7 @@ pub(crate) enum Command {
               value_parser = clap::value_parser!(u64).range(1..))]
         number: Option<u64>,
         /// Copy only this keyspace. Can be repeated. Repeat it with `--refresh`.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = read_name)]
         keyspace: Vec<String>,
         /// Number of files that are copied at the same time, from 1 to 64.
         #[arg(long, value_name = "N", default_value_t = 4,

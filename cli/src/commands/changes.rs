@@ -51,19 +51,20 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         if !self.follow {
             let db = open_store(&self.store, Access::Beside)?;
-            return self.print(&mut changes_after(&db, self.since)?, out);
+            return self.print(&mut changes_after(&db, self.since)?, || false, out);
         }
         let (mut since, interrupted) = (self.since, interrupt::flag());
         let db = open_store(&self.store, Access::Follow)?;
         // Kept across refreshes: a new stream would read the newest segment from its start.
         let mut changes = None;
-        while !interrupted.load(Ordering::Acquire) {
+        let is_interrupted = || interrupted.load(Ordering::Acquire);
+        while !is_interrupted() {
             db.refresh()?;
             let current = match &mut changes {
                 Some(current) => current,
                 None => changes.insert(changes_after(&db, since)?),
             };
-            let printed = self.print(current, out);
+            let printed = self.print(current, is_interrupted, out);
             since = Some(Changes::position(current));
             match printed {
                 // The next refresh shows where the changes continue, or that they are lost.
@@ -76,9 +77,14 @@ impl Args {
         Ok(())
     }
 
-    /// Prints the next changes.
-    fn print(&self, changes: &mut Changes, out: &mut dyn Write) -> Result<()> {
-        for batch in changes {
+    /// Prints the next changes, until `is_ended` returns `true`.
+    fn print(
+        &self,
+        changes: &mut Changes,
+        is_ended: impl Fn() -> bool,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        for batch in changes.take_while(|_| !is_ended()) {
             let batch = batch?;
             if self.json {
                 writeln!(out, "{}", self.json_of(&batch))?;

@@ -89,9 +89,11 @@ impl Args {
             }
         });
         let stored = self.store_all(&db, &keyspace, &counts);
-        held.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Entries before a bad line are stored too.
-        db.persist(Durability::Disk)?;
+        let persisted = db.persist(Durability::Disk);
+        // Not before: without a handle, the handler reports the entries as durable.
+        held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        persisted?;
         stored?;
         writeln!(out, "{}", counts.text())?;
         Ok(())

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     keys_only: bool,
     /// Skip damaged blocks, and keys whose newest value may be in one. Reports the blocks, their
     /// key ranges and sizes, and the number of keys on standard error. Exits with 1 if any were
-    /// skipped. Reads all tables a second time.
+    /// skipped. Reads all tables a second time. No process may have the store open for writing.
     #[arg(long)]
     skip_damaged: bool,
     /// Maximum number of entries to print.
@@ -45,7 +45,9 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let bounds = self.bounds.read(self.notation)?;
-        let (db, present) = self.keyspace.open(Access::Beside)?;
+        // The report requires tables that no writer deletes.
+        let access = if self.skip_damaged { Access::Read } else { Access::Beside };
+        let (db, present) = self.keyspace.open(access)?;
         let keyspace =
             present.with_read_options(ReadOptions::new().skip_damaged(self.skip_damaged));
         let interrupted = interrupt::flag();

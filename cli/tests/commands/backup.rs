@@ -1,5 +1,7 @@
 //! `sieve backup`.
 
+use sievedb::Db;
+
 use super::{failure, output, sieve, text};
 
 #[test]
@@ -113,4 +115,24 @@ fn a_damaged_record_does_not_block_the_set() {
     assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "0 backups removed\n");
     output(&["backup", "restore", set, new]);
     assert_eq!(output(&["get", new, "key"]), "3\n");
+}
+
+#[test]
+fn keyspaces_are_named_as_keyspaces_prints_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let [store, set, restored, replica] =
+        ["store", "set", "restored", "replica"].map(|name| dir.path().join(name));
+    let [store, set, restored, replica] =
+        [&store, &set, &restored, &replica].map(|path| text(path));
+    let db = Db::open(store).unwrap();
+    db.keyspace("a\n\\").unwrap().insert("key", "1").unwrap();
+    drop(db);
+    let name = r"a\n\\";
+    assert!(output(&["keyspaces", store]).lines().any(|line| line.starts_with(name)));
+    output(&["backup", "create", store, set]);
+    output(&["backup", "restore", set, restored, "--keyspace", name]);
+    output(&["backup", "replica", set, replica, "--keyspace", name]);
+    for copy in [restored, replica] {
+        assert_eq!(output(&["get", copy, "key", "--keyspace", name]), "1\n");
+    }
 }

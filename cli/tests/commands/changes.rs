@@ -83,3 +83,36 @@ fn changes_are_followed_beside_a_writer() {
     sieve.kill().expect("it runs");
     sieve.wait().expect("it was started");
 }
+
+/// Ctrl-C twice ends a command that is blocked by its output.
+#[cfg(unix)]
+#[test]
+fn a_second_interrupt_ends_a_blocked_command() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().to_str().expect("text");
+    let options = Options::new().retain_changes(ChangeRetention::bytes(1 << 20));
+    let db = options.open(path).expect("a new store");
+    for number in 0..100_u8 {
+        // More than a pipe holds.
+        db.insert([number], vec![b'v'; 10_000]).expect("there is room");
+    }
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"))
+        .args(["changes", path, "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program was built");
+    let mut printed = BufReader::new(sieve.stdout.take().expect("piped"));
+    printed.fill_buf().expect("it prints");
+    let pid = sieve.id().to_string();
+    for _ in 0..3000 {
+        if sieve.try_wait().expect("a child").is_some() {
+            break;
+        }
+        // Two signals at once may be delivered as one.
+        let sent = Command::new("kill").args(["-INT", &pid]).status();
+        assert!(sent.expect("it is installed").success());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    sieve.kill().expect("it was started");
+    assert_eq!(sieve.wait().expect("it was started").code(), Some(130));
+}

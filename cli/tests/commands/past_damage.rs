@@ -225,3 +225,13 @@ fn upgrade_lists_formats_and_unreadable_files() {
     assert!(errors.contains("cannot read 1 file, listed above"), "{errors}");
     assert!(failure(&["upgrade", text(dir.path())]).contains("no store"));
 }
+
+#[test]
+fn damage_is_not_skipped_beside_a_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    db.insert("key", "value").unwrap();
+    let refused = sieve(&["scan", text(dir.path()), "--skip-damaged"]);
+    // Before the first entry: the report at the end is not possible.
+    assert_eq!((refused.status.code(), refused.stdout), (Some(2), Vec::new()));
+}

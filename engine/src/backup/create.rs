@@ -89,7 +89,7 @@ impl BackupSet {
         created.map_err(|error| store.tables.check_not_closing().err().unwrap_or(error))
     }
 
-    fn add(&self, store: &Store, capture: &Capture) -> Result<Backup> {
+    fn add(&self, store: &Store, capture: &Capture<'_>) -> Result<Backup> {
         let numbers = self.numbers()?;
         let number = numbers.last().map_or(1, |newest| newest + 1);
         let continues = self.check_readable(&numbers)?;
@@ -143,7 +143,7 @@ impl BackupSet {
     }
 
     /// Returns the files of a captured store.
-    fn sources(&self, store: &Store, capture: &Capture) -> Result<Vec<Source>> {
+    fn sources(&self, store: &Store, capture: &Capture<'_>) -> Result<Vec<Source>> {
         let folder = &*store.tables.folder;
         let (mut sources, mut blobs) = (Vec::new(), BTreeMap::new());
         for table in capture.state.keyspaces.values().flat_map(|known| known.tables.values()) {

@@ -126,7 +126,22 @@ impl SharedLog {
         value_files: &BTreeSet<u64>,
     ) -> Self {
         let log = Self::new(sequence);
-        let mut files = log.files.lock();
+        log.replace(sequence, folder, segments, value_files);
+        log
+    }
+
+    /// Replaces the contents of a read-only log: see [`continued`](Self::continued).
+    pub(crate) fn replace(
+        &self,
+        sequence: SequenceNumber,
+        folder: &Path,
+        segments: &[ReplayedSegment],
+        value_files: &BTreeSet<u64>,
+    ) {
+        let mut files = self.files.lock();
+        debug_assert!(files.writer.is_none(), "no thread writes to the log");
+        files.last_sequence = sequence;
+        files.segments.clear();
         let position = |last: &ReplayedSegment| Position { file_id: last.id, offset: last.bytes };
         files.end = segments.last().map(position);
         files.mark = files.end.unwrap_or_default();
@@ -153,8 +168,9 @@ impl SharedLog {
                 .map(|&id| Arc::new(WholeFile(id)) as Arc<dyn ValueFile>)
                 .collect();
         }
-        drop(files);
-        log
+        // Under the lock, which captures of the log take.
+        self.written.store(sequence, Release);
+        self.synced.store(sequence, Release);
     }
 
     /// Passes all placed records to the operating system.

@@ -57,6 +57,8 @@ impl Filters {
         changes.shrink(&targets);
         changes.load(targets.iter().filter(is_new), u64::MAX);
         let fits = !changes.is_stuck;
+        // A listener may close the store, which waits for workers.
+        drop(held);
         self.report_unreadable(host, &tables, changes.unreadable);
         fits
     }

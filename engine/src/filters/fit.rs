@@ -42,6 +42,7 @@ impl Filters {
             self.is_due.store(true, SeqCst);
         }
         self.note_stuck(changes.is_stuck);
+        drop(held);
         self.report_unreadable(host, &tables, changes.unreadable);
     }
 
@@ -112,6 +113,7 @@ impl Filters {
                 let mut changes = Changes::new(&tables, store, goal, Patience::Short);
                 changes.load(&targets, LOAD_BYTES_MAX);
                 self.note_stuck(changes.is_stuck);
+                drop(measured);
                 self.report_unreadable(host, &tables, changes.unreadable);
                 return;
             }

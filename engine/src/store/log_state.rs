@@ -41,7 +41,7 @@ pub(super) struct LogState<'a> {
     /// Above the ids of all keyspaces so far.
     next_keyspace_id: u64,
     memtables: Unflushed,
-    /// Changes of keyspaces were added to the edit.
+    /// Changes of keyspaces were added to the edit, or tables were ingested.
     is_edited: bool,
     /// Sequence number of the last ingest.
     ingested: SequenceNumber,
@@ -102,7 +102,8 @@ impl<'a> LogState<'a> {
     }
 
     /// Charges the memory of the entries so far, and returns them. Returns `None` if keyspaces have
-    /// changed since [`resume`](Self::resume): the entries alone are not a state.
+    /// changed, or tables were ingested, since [`resume`](Self::resume): the entries alone are not
+    /// a state.
     pub(super) fn entries(&mut self) -> Option<&Unflushed> {
         self.charge();
         (!self.is_edited).then_some(&self.memtables)
@@ -191,7 +192,10 @@ impl<'a> LogState<'a> {
                     self.create(keyspace, name, options, corrupt)?;
                 }
                 // The manifest has the tables, or the ingest failed.
-                Entry::Ingest { .. } => self.ingested = sequence,
+                Entry::Ingest { keyspace, .. } => {
+                    (self.ingested, self.is_edited) = (sequence, true);
+                    self.end_memtable(keyspace);
+                }
                 Entry::Ignored { .. } => {}
                 Entry::DropKeyspace { keyspace } => self.drop_keyspace(keyspace),
                 Entry::ClearKeyspace { keyspace } => self.clear_keyspace(keyspace, sequence),
@@ -201,6 +205,17 @@ impl<'a> LogState<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Begins a memtable of a follower at an ingest: views without the tables must not see the
+    /// entries behind it.
+    fn end_memtable(&mut self, keyspace: u64) {
+        if let Some(memtables) = self.memtables.get_mut(&keyspace)
+            && self.options.is_refreshed()
+        {
+            let own = self.memtable_bytes.get(&keyspace).copied();
+            memtables.begin(own.unwrap_or(0), self.memory);
+        }
     }
 
     fn drop_keyspace(&mut self, id: u64) {

@@ -310,6 +310,7 @@ impl Store {
         // First: a worker would claim a cancelled job again.
         self.scheduler.shut_down();
         self.tables.close();
+        self.tables.cache_room.shut_down();
         self.values.stop();
         // After the gate: change streams end, and waits for room.
         self.writer.publish().notify();
@@ -389,7 +390,9 @@ fn new_store(
     let has_history = trees.values().any(|tree| tree.history_length().is_some());
     let stands_still = options.read_only && !options.is_refreshed();
     let versions = Versions::new(manifest, trees, Arc::clone(&options.clock), cause, stands_still);
-    if has_history {
+    if options.follow {
+        versions.note_shown(0);
+    } else if has_history {
         versions.begin_times(options.clock.now(), last_sequence);
     }
     let is_retaining = versions.read_manifest(|manifest| manifest.state().retained.is_some());

@@ -80,12 +80,17 @@ impl ReplayedMemtables {
         if is_begun || bytes < rotated_bytes(memtable_bytes, 0) {
             return;
         }
-        let next_bytes = rotated_bytes(memtable_bytes, self.bytes());
-        if bytes >= next_bytes {
-            self.charge();
-            self.newest().set_use(MemoryUse::FrozenMemtables);
-            self.all.insert(0, Arc::new(PlacedMemtable::new(next_bytes, memory)));
+        if bytes >= rotated_bytes(memtable_bytes, self.bytes()) {
+            self.begin(memtable_bytes, memory);
         }
+    }
+
+    /// Begins a memtable of a follower, between two batches.
+    pub(super) fn begin(&mut self, memtable_bytes: usize, memory: &Arc<MemoryAccount>) {
+        let next_bytes = rotated_bytes(memtable_bytes, self.bytes());
+        self.charge();
+        self.newest().set_use(MemoryUse::FrozenMemtables);
+        self.all.insert(0, Arc::new(PlacedMemtable::new(next_bytes, memory)));
     }
 
     fn bytes(&self) -> usize {

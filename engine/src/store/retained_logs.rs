@@ -36,7 +36,8 @@ impl Store {
     }
 
     /// Raises the floor of the log. The segments below are retained within the limits of the
-    /// retention; others become obsolete. `last_sequence` is noted too.
+    /// retention; others become obsolete. `last_sequence` is noted too. Applies the limits also if
+    /// the floor stays.
     pub(super) fn leave_logs_below(
         &self,
         floor: u64,
@@ -64,8 +65,9 @@ impl Store {
             self.push_logs(&dropped);
             // After the log that refers to them.
             drop(values);
+            return Ok(());
         }
-        Ok(())
+        self.drop_old_changes()
     }
 
     /// Drops the segments beyond the limits of the retention.

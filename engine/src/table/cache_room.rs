@@ -44,18 +44,26 @@ struct TurnState {
     is_taken: bool,
     /// Workers that wait for it.
     waiting: usize,
+    /// The store shuts down: its jobs end soon.
+    is_closing: bool,
 }
 
 impl Turn {
-    /// Takes it, once no other worker has it.
+    /// Takes it, once no other worker has it or the store shuts down.
     fn take(&self) {
         let mut state = self.state.lock();
         state.waiting += 1;
-        while state.is_taken {
+        while state.is_taken && !state.is_closing {
             self.ended.wait(&mut state);
         }
         state.waiting -= 1;
         state.is_taken = true;
+    }
+
+    /// Ends all waits: a worker that has the turn may be the one that closes the store.
+    fn close(&self) {
+        self.state.lock().is_closing = true;
+        self.ended.notify_all();
     }
 
     fn end(&self) {
@@ -152,6 +160,12 @@ impl CacheRoom {
     /// Requests that the store of the pool with the largest memtables freeze one.
     pub(crate) fn ask_largest(&self) {
         self.pool.ask_largest(&self.memory);
+    }
+
+    /// Ends all waits of a store that shuts down. Its jobs may exceed their shares until they end.
+    pub(crate) fn shut_down(&self) {
+        self.flush_beyond.close();
+        self.other_beyond.close();
     }
 
     /// Ends the claims of the store, which is closed.
@@ -483,6 +497,19 @@ mod tests {
         waiting.join().expect("it only waited");
         assert!(!room.is_awaited());
         assert_eq!(room.memory.bytes(MemoryUse::Writing), 0);
+    }
+
+    #[test]
+    fn a_shutdown_ends_the_waits_for_a_turn() {
+        let room = room();
+        let [first, second] = [(); 2].map(|()| WorkerShare::new(Arc::clone(&room), MIB, false));
+        let _taken = first.take(30 * MIB);
+        let waiting = thread::spawn(move || drop(second.take(30 * MIB)));
+        while !room.is_awaited() {
+            thread::yield_now();
+        }
+        room.shut_down();
+        waiting.join().expect("it only waited");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod archive;
 mod archive_crash;
 mod archive_faults;
 mod basics;
+mod copied_replicas;
 mod crash;
 mod descriptors;
 mod faults;

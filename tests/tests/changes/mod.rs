@@ -251,3 +251,22 @@ fn changes_cost_nothing_until_they_are_kept() {
     let logs = fs.contents().into_iter().filter(|(path, _)| path.ends_with(".log")).count();
     assert!(logs <= 2, "{logs} segments");
 }
+
+/// A flush after which the log begins with the same segment.
+#[test]
+fn old_changes_are_dropped_by_each_flush() {
+    let clock = Arc::new(ManualClock::new());
+    let options = small_options(Arc::new(MemoryFs::with_seed(1))).clock(Arc::clone(&clock) as _);
+    let minute = Duration::from_secs(60);
+    let retention = ChangeRetention::bytes(1 << 20).age_max(minute);
+    let db = options.retain_changes(retention).open(STORE_DIR).unwrap();
+    for number in 0..60_u8 {
+        db.insert([number], vec![1; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    assert!(db.stats().retained_log_bytes > 20 << 10, "{}", db.stats());
+    clock.advance(minute);
+    db.insert("later", "").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.stats().retained_log_bytes, 0, "{}", db.stats());
+}

@@ -134,3 +134,45 @@ fn long_refresh_shows_whole_batches_before_its_end() {
         assert_eq!(newest(follower), BATCHES);
     }
 }
+
+/// The log has batches after an ingest that the follower has not shown.
+#[test]
+fn a_long_refresh_shows_no_batch_before_an_earlier_ingest() {
+    const INGESTED: usize = 10;
+    let disk = Arc::new(MemoryFs::new());
+    let writer = small_options(disk.clone()).log_segment_bytes(256 << 10).log_bytes_max(8 << 20);
+    let writer = writer.open(STORE_DIR).unwrap();
+    let keyspace = KeyspaceOptions::new().memtable_bytes(4 << 20);
+    let other = writer.keyspace_with("other", &keyspace).unwrap();
+    let follower = Arc::<OnceLock<Db>>::default();
+    let seen = Arc::<Mutex<Vec<(usize, bool)>>>::default();
+    let look = {
+        let (follower, seen) = (Arc::clone(&follower), Arc::clone(&seen));
+        move || {
+            let snapshot = follower.get().map(Db::snapshot);
+            let shown = snapshot.map(|snapshot| {
+                let other = follower.get().unwrap().open_keyspace("other").unwrap();
+                let has_later = snapshot.keyspace(&other).unwrap().contains_key("later").unwrap();
+                (snapshot.iter().count(), has_later)
+            });
+            seen.lock().unwrap().extend(shown);
+        }
+    };
+    let watched = Layered(Watched { disk: disk.clone(), look: Arc::new(look) });
+    let opened = following(Arc::new(watched)).open(STORE_DIR).unwrap();
+    let follower = follower.get_or_init(|| opened);
+    let write = |key: &str| {
+        other.insert(key, "").unwrap();
+        for number in 0..4000_u32 {
+            other.insert(number.to_be_bytes(), vec![1; 100]).unwrap();
+        }
+    };
+    write("before");
+    writer.ingest((0..INGESTED).map(|number| (format!("{number:04}"), "value"))).unwrap();
+    write("later");
+    assert!(follower.refresh().unwrap());
+    let seen = seen.lock().unwrap().clone();
+    assert!(seen.len() > 3, "{seen:?}");
+    assert!(seen.iter().all(|&(count, has_later)| !has_later || count == INGESTED), "{seen:?}");
+    assert_eq!(follower.iter().count(), INGESTED);
+}

@@ -292,3 +292,52 @@ fn a_crash_never_invents_a_time() {
     }
     assert_eq!(value(&db, 42_000), Some("21".into()));
 }
+
+fn follow(timed: &Timed) -> Db {
+    options(&timed.fs, &timed.clock, timed.length).follow(true).open(STORE_DIR).unwrap()
+}
+
+/// A follower has the times of the writer up to its last flush. Later writes count from the refresh
+/// that showed them.
+#[test]
+fn a_follower_shows_no_later_writes_as_past() {
+    let timed = Timed::new(Duration::from_secs(3600));
+    let writer = timed.open();
+    timed.advance(2000);
+    writer.insert("key", "1").unwrap();
+    writer.flush().unwrap();
+    timed.advance(2000);
+    writer.insert("key", "2").unwrap();
+    timed.advance(1000);
+    let follower = follow(&timed);
+    timed.advance(10_000);
+    writer.insert("key", "3").unwrap();
+    timed.advance(5000);
+    assert!(follower.refresh().unwrap());
+    let shown = [2000, 4999, 5000, 19_999, 20_000].map(|ms| value(&follower, ms).unwrap());
+    assert_eq!(shown, ["1", "1", "2", "2", "3"]);
+    writer.flush().unwrap();
+    timed.advance(5000);
+    writer.insert("key", "4").unwrap();
+    assert!(follower.refresh().unwrap());
+    for (ms, want) in [(3999, "1"), (4000, "2"), (14_999, "2"), (15_000, "3"), (24_999, "3")] {
+        assert_eq!(value(&follower, ms).as_deref(), Some(want), "at {ms}");
+        assert_eq!(value(&writer, ms).as_deref(), Some(want), "at {ms}");
+    }
+    assert_eq!(value(&follower, 25_000).as_deref(), Some("4"));
+}
+
+#[test]
+fn a_follower_does_not_shorten_a_history() {
+    let timed = Timed::new(Duration::from_secs(30));
+    let writer = timed.open();
+    writer.flush().unwrap();
+    let follower = follow(&timed);
+    for number in 1..=20_u32 {
+        timed.advance(5000);
+        writer.insert("key", number.to_string()).unwrap();
+        assert!(follower.refresh().unwrap());
+        let [found, want] = [&follower, &writer].map(|db| db.history("key").unwrap().count());
+        assert_eq!(found, want, "{number}");
+    }
+}

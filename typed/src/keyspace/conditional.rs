@@ -147,9 +147,9 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     }
 
     /// Removes the entry with the smallest key, and returns it; `None` if the keyspace is empty.
-    /// Concurrent calls return different entries. As
-    /// [`Keyspace::pop_first`](sievedb::Keyspace::pop_first). An entry that cannot be decoded is
-    /// kept.
+    /// Concurrent calls return different entries. Unlike
+    /// [`Keyspace::pop_first`](sievedb::Keyspace::pop_first), the call may miss a smaller key that
+    /// is inserted meanwhile. An entry that cannot be decoded is kept.
     ///
     /// ```
     /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::Db};
@@ -179,16 +179,17 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         self.pop(|| self.entries.last())
     }
 
-    /// Removes the entry that `find` returns, unless another call changes it meanwhile.
+    /// Removes the entry that `find` returns. Retries if another call changes it meanwhile.
     fn pop(
         &self,
         find: impl Fn() -> sievedb::Result<Option<(Bytes, Bytes)>>,
     ) -> Result<Option<(K, V)>> {
         loop {
             let Some((key, value)) = find()? else { return Ok(None) };
-            let typed = self.decode_value(&key, value.clone())?;
+            let entry =
+                (decode_key(&self.name, key.clone())?, self.decode_value(&key, value.clone())?);
             if self.entries.compare_and_set(&key, Some(&value), None)?.is_ok() {
-                return Ok(Some((decode_key(&self.name, key)?, typed)));
+                return Ok(Some(entry));
             }
         }
     }

@@ -70,6 +70,21 @@ fn conditional_writes_read_typed_values() {
 }
 
 #[test]
+fn undecodable_keys_are_kept_by_pops() {
+    let (_dir, db) = store();
+    let names = names(&db);
+    names.insert(7, text("anna")).unwrap();
+    let value = names.untyped().get([0, 0, 0, 7]).unwrap().unwrap();
+    for key in [&[0][..], &[255; 9]] {
+        names.untyped().insert(key, &value).unwrap();
+    }
+    for error in [names.pop_first(), names.pop_last()] {
+        assert!(matches!(error, Err(Error::Key { .. })), "{error:?}");
+    }
+    assert_eq!(names.untyped().iter().count(), 3);
+}
+
+#[test]
 fn undecodable_values_are_kept_by_conditional_writes() {
     let (_dir, db) = store();
     let names = names(&db);

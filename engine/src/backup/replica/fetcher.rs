@@ -1,6 +1,8 @@
 //! Fetches the files of a replica, on several threads.
 
 use std::{
+    io,
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -79,13 +81,14 @@ impl Fetcher {
         pending: Vec<StoredFile>,
         (is_promoted, is_complete): (bool, bool),
     ) {
-        self.arriving.add(pending.iter().map(|file| file.arriving(&self.folder)));
         // Another thread may be completing the replica, which requires that no file is pending.
         let _turn = self.turn.lock();
         let mut queue = self.queue.lock();
         queue.pending = pending.into();
         let Queue { pending, in_flight, .. } = &mut *queue;
         pending.retain(|file| !in_flight.contains(file));
+        // Not those in flight: one may have just arrived.
+        self.arriving.add(pending.iter().map(|file| file.arriving(&self.folder)));
         // Damaged files are fetched again.
         queue.damaged.clear();
         queue.error = None;
@@ -144,7 +147,12 @@ impl Fetcher {
         queue.in_flight.extend(next.clone());
         drop(queue);
         if let Some(file) = next {
-            let fetched = self.fetch(&file);
+            // A panic of an object store must not leave the file in flight.
+            let fetched = panic::catch_unwind(AssertUnwindSafe(|| self.fetch(&file)));
+            let fetched = fetched.unwrap_or_else(|_| {
+                let cause = io::Error::other("the object store or the file system panicked");
+                Err(Error::io("fetch", self.folder.join(&file.name), cause))
+            });
             self.queue.lock().take(file, &fetched);
             self.note(fetched)?;
         }

@@ -24,7 +24,7 @@ use crate::{
     file_name::staged_end,
     fs::Fs,
     store::{Store, checkpoint::target::Target},
-    sync::Mutex,
+    sync::{Mutex, MutexGuard},
     table::open_files::FrugalFs,
 };
 
@@ -53,17 +53,18 @@ impl Refresher {
     }
 
     /// Writes the log and the manifest of `chain` beside the current ones, and replaces `REPLICA`.
+    /// Returns the guard of [`Store::lock_log_files`].
     ///
     /// # Errors
     ///
     /// The current backup remains.
-    fn stage(
+    fn stage<'s>(
         &self,
         fetcher: &Fetcher,
-        store: &Store,
+        store: &'s Store,
         chain: Chain,
         progress: &mut Progress,
-    ) -> Result<()> {
+    ) -> Result<Option<MutexGuard<'s, ()>>> {
         progress.generation += 1;
         let (folder, end) = (&*fetcher.folder, staged_end(progress.generation));
         let open_files = store.tables.files.open_files();
@@ -87,13 +88,16 @@ impl Refresher {
             // If this fails, the next open removes the files.
             let _ = remove_staged(&*fetcher.fs, folder, &end);
         })?;
+        let log_files = store.lock_log_files();
         fetcher.left.add(store);
         let stored = frugal(Arc::clone(&fetcher.aside) as Arc<dyn Fs>);
         // If this fails, either backup may be valid after a crash, so the files stay.
         commit(&stored, folder, &marker)?;
         progress.is_shown = false;
+        // Afterwards a fetch thread may rename files.
+        store.begin_replacing();
         fetcher.begin(marker, pending, (false, false));
-        Ok(())
+        Ok(log_files)
     }
 }
 
@@ -114,7 +118,8 @@ impl Replica {
     /// Without a newer backup, a call costs four requests: two lists, and the record of the newest
     /// backup. With a newer backup, it also fetches the log, and the indexes and filters of new
     /// tables. The next call or the next open removes files that no reader needs. Concurrent calls
-    /// run one after another. Uses up to 17 MiB of memory.
+    /// run one after another. The call waits for checkpoints and backups of the replica. Uses up to
+    /// 17 MiB of memory.
     ///
     /// # Errors
     ///
@@ -134,13 +139,20 @@ impl Replica {
         };
         let mut progress = refresher.state.lock();
         // Fails permanently if the backup was pruned.
-        let shown = self.show(store, &mut progress);
+        let shown = match progress.is_shown {
+            true => Ok(false),
+            false => {
+                let _log_files = store.lock_log_files();
+                self.show(store, &mut progress).map(|()| true)
+            }
+        };
         let marker = fetcher.marker();
         let point = (marker.backup, marker.sequence);
         let is_newer = match fetcher.set.newer_chain(store.tables.store_id, point)? {
             Some(chain) => {
-                refresher.stage(fetcher, store, chain, &mut progress)?;
-                self.show(store, &mut progress)?
+                let _log_files = refresher.stage(fetcher, store, chain, &mut progress)?;
+                self.show(store, &mut progress)?;
+                true
             }
             None => shown?,
         };
@@ -149,16 +161,12 @@ impl Replica {
         Ok(is_newer)
     }
 
-    /// Makes the current backup visible. Returns `false` if it was visible.
-    fn show(&self, store: &Store, progress: &mut Progress) -> Result<bool> {
-        if progress.is_shown {
-            return Ok(false);
-        }
-        store.begin_replacing();
+    /// Makes the current backup visible. The caller holds the guard of [`Store::lock_log_files`].
+    fn show(&self, store: &Store, progress: &mut Progress) -> Result<()> {
         self.fetcher.promote()?;
         store.show_replaced()?;
         progress.is_shown = true;
-        Ok(true)
+        Ok(())
     }
 }
 

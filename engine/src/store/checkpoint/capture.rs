@@ -18,12 +18,13 @@ use crate::{
     manifest::{ManifestState, VersionEdit},
     planted::PlantedBug,
     store::{Store, log_state::corrupt_state},
+    sync::MutexGuard,
     table::obsolete::Hold,
 };
 
 /// A store at one point in time, whose files are kept.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub(crate) struct Capture<'s> {
     /// Sequence number of the newest write.
     pub(crate) sequence: SequenceNumber,
     /// State for the manifest of the checkpoint.
@@ -34,6 +35,8 @@ pub(crate) struct Capture {
     pub(super) paused: Duration,
     /// Kept until all files are linked.
     _hold: Hold,
+    /// Of a replica: no refresh replaces the log meanwhile.
+    _log_files: Option<MutexGuard<'s, ()>>,
 }
 
 impl Store {
@@ -44,14 +47,15 @@ impl Store {
     /// Errors of writing the log; [`Error::Io`](crate::Error::Io),
     /// [`Error::Corrupt`](crate::Error::Corrupt) if a log segment that the manifest does not name
     /// cannot be read.
-    pub(super) fn capture(&self) -> Result<Capture> {
+    pub(super) fn capture(&self) -> Result<Capture<'_>> {
+        let log_files = self.keep_log_files()?;
         if !self.options.read_only && !self.options.has_bug(PlantedBug::CheckpointWithoutLogBuffer)
         {
             self.writer.log().write(self)?;
         }
         // An ingest is in the log before it is in the manifest.
         let no_ingest = self.versions.lock_keyspaces();
-        let mut capture = loop {
+        let (state, hold, sequence, segments, paused) = loop {
             let captured = self.writer.log().read_written(|sequence, segments| {
                 let start = self.options.clock.now();
                 let read = self.versions.try_read_manifest(|manifest| {
@@ -61,21 +65,23 @@ impl Store {
                     (state, hold)
                 });
                 let paused = self.options.clock.now().saturating_sub(start);
-                read.map(|(state, _hold)| Capture { sequence, state, segments, paused, _hold })
+                read.map(|(state, hold)| (state, hold, sequence, segments, paused))
             });
-            if let Some(capture) = captured {
-                break capture;
+            if let Some(captured) = captured {
+                break captured;
             }
             // An edit waits for the disk. Writers must not wait for it, too.
             self.versions.read_manifest(|_| ());
         };
         drop(no_ingest);
+        let (_hold, _log_files) = (hold, log_files);
+        let mut capture = Capture { sequence, state, segments, paused, _hold, _log_files };
         self.complete(&mut capture)?;
         Ok(capture)
     }
 
     /// Adds what the manifest of the store gets later: the captured log and its end.
-    fn complete(&self, capture: &mut Capture) -> Result<()> {
+    fn complete(&self, capture: &mut Capture<'_>) -> Result<()> {
         let Capture { sequence, state, segments, .. } = capture;
         // A segment that the floor makes obsolete may not be removed yet.
         segments.retain(|segment| segment.id >= state.log_floor);
@@ -125,7 +131,7 @@ fn file_ids(state: &ManifestState, segments: &[WrittenSegment]) -> Vec<u64> {
     tables.chain(segments.iter().map(|segment| segment.id)).chain(values).collect()
 }
 
-impl Capture {
+impl Capture<'_> {
     /// Returns the blob files with values of the log that no table has: their ids, and the lengths
     /// that the log needs; `None` for the whole file.
     pub(crate) fn value_files(&self) -> BTreeMap<u64, Option<u64>> {

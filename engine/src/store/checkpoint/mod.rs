@@ -47,7 +47,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::ReadOnly`] after a failure of the store; [`Error::Io`].
-    pub(crate) fn capture_durable(&self) -> Result<Capture> {
+    pub(crate) fn capture_durable(&self) -> Result<Capture<'_>> {
         self.check_own_files()?;
         self.check_known()?;
         let capture = self.capture()?;
@@ -71,7 +71,7 @@ impl Store {
         if self.options.read_only { Ok(()) } else { self.versions.check_writable() }
     }
 
-    fn fill(&self, target: &mut Target, capture: &Capture) -> Result<Checkpoint> {
+    fn fill(&self, target: &mut Target, capture: &Capture<'_>) -> Result<Checkpoint> {
         let mut state = capture.state.clone();
         if self.options.has_bug(PlantedBug::OmitTableFromCheckpoint) {
             omit_table(&mut state);
@@ -118,7 +118,7 @@ impl Store {
         Ok(())
     }
 
-    fn add_log(&self, target: &mut Target, capture: &Capture) -> Result<()> {
+    fn add_log(&self, target: &mut Target, capture: &Capture<'_>) -> Result<()> {
         let (folder, needed) = (&*self.tables.folder, || self.tables.check_not_closing());
         let values = capture.value_files().into_iter();
         let values = values.map(|(id, bytes)| (FileName::Blobs(id), bytes));

@@ -13,8 +13,8 @@
 //! visible sequence number.
 //!
 //! A long refresh raises it after each part of the log, which is a prefix without the new state of
-//! the manifest. It does not do so after the log has changed keyspaces. At the end the tables of
-//! the manifest replace those memtable entries that are flushed. Memtables are
+//! the manifest. It does not do so after the log has changed keyspaces or has an ingest. At the end
+//! the tables of the manifest replace those memtable entries that are flushed. Memtables are
 //! [small](super::replayed_memtables), so that few entries are copied.
 //!
 //! An ingest is in the log before its tables are in the manifest. A reader in between waits for the
@@ -50,7 +50,11 @@ use super::{
     Store,
     recovery::{self, Recovered},
 };
-use crate::{Error, Options, Result, sync::Mutex, wal::replay::ReplayedSegment};
+use crate::{
+    Error, Options, Result,
+    sync::{Mutex, MutexGuard},
+    wal::replay::ReplayedSegment,
+};
 
 /// Attempts of a refresh or an opening. The writer may replace files during each of them.
 const ATTEMPTS_MAX: u32 = 1000;
@@ -74,12 +78,15 @@ pub(crate) struct Follower {
     segments: Mutex<Vec<ReplayedSegment>>,
     /// Raised when the files of the log are replaced; odd from then until the new ones are visible.
     log_generation: AtomicU64,
+    /// Held while a thread copies the files of the log, or replaces them.
+    log_files: Mutex<()>,
 }
 
 impl Follower {
     pub(super) fn new(tail: Tail) -> Self {
         let segments = Mutex::new(tail.segments().to_vec());
-        Self { tail: Mutex::new(Some(tail)), segments, log_generation: AtomicU64::new(0) }
+        let (log_generation, log_files) = (AtomicU64::new(0), Mutex::new(()));
+        Self { tail: Mutex::new(Some(tail)), segments, log_generation, log_files }
     }
 
     /// Returns the first segment with a record above `sequence`, as far as it is visible.
@@ -125,7 +132,27 @@ impl Store {
         self.follower.as_ref().map_or(0, |follower| follower.log_generation.load(Acquire))
     }
 
-    /// Called before the manifest and the log of this replica are replaced.
+    /// Keeps the files of the log in place, if this is a replica, until the guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]: a failed refresh has replaced files of the log.
+    pub(super) fn keep_log_files(&self) -> Result<Option<MutexGuard<'_, ()>>> {
+        let held = self.lock_log_files();
+        if !self.log_generation().is_multiple_of(2) {
+            let cause = io::Error::other("a refresh of this replica failed; call it again");
+            return Err(Error::io("copy the log of", &self.tables.folder, cause));
+        }
+        Ok(held)
+    }
+
+    /// Waits for copies of the log of this replica. Further ones wait until the guard is dropped.
+    pub(crate) fn lock_log_files(&self) -> Option<MutexGuard<'_, ()>> {
+        self.follower.as_ref().map(|follower| follower.log_files.lock())
+    }
+
+    /// Called before the manifest and the log of this replica are replaced, with the
+    /// [lock](Self::lock_log_files) held until they are visible.
     pub(crate) fn begin_replacing(&self) {
         if let Some(follower) = &self.follower {
             follower.log_generation.fetch_or(1, AcqRel);
@@ -182,6 +209,9 @@ impl Store {
         }
         let mut tail = Tail::of(&self.options, &self.tables.folder, &recovered)?;
         self.show(follower, &mut tail)?;
+        let Recovered { segments, value_files, .. } = &recovered;
+        // Checkpoints and backups of a replica copy it.
+        self.writer.log().replace(last, &self.tables.folder, segments, value_files);
         // As long as an opening.
         Ok((Refreshed::Much, tail))
     }

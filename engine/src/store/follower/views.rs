@@ -49,11 +49,21 @@ impl Store {
         }
         // Before it is visible: a change stream takes what is missing for failed writes.
         *follower.segments.lock() = step.segments.to_vec();
-        self.writer.publish().follow(self.shown_up_to(step.last_sequence));
+        self.raise_visible(self.shown_up_to(step.last_sequence));
         self.writer.publish().notify();
         if self.tables.memory.is_fit_due() {
             self.tables.fit_cache();
         }
+    }
+
+    /// Raises the visible sequence number to `last`.
+    fn raise_visible(&self, last: SequenceNumber) {
+        let shown = self.writer.visible();
+        // A replica has the times of its backup.
+        if self.options.follow && last > shown {
+            self.versions.note_shown(shown);
+        }
+        self.writer.publish().follow(last);
     }
 
     fn shown_up_to(&self, last: SequenceNumber) -> SequenceNumber {
@@ -76,12 +86,12 @@ impl Store {
             all.push(self.next_view(id, keyspace, shown, tail.memtables.get(&id))?);
         }
         let last = self.shown_up_to(tail.last_sequence);
-        self.versions.follow_manifest(manifest);
+        self.versions.follow_manifest(manifest, self.options.follow);
         // Before it is visible: a change stream takes what is missing for failed writes.
         *follower.segments.lock() = tail.segments().to_vec();
         self.versions.snapshots().keep_before_refresh(|snapshots_from| {
             // First: the tables may lack versions that only older readers see.
-            self.writer.publish().follow(last);
+            self.raise_visible(last);
             let mut before = Vec::new();
             for next in &mut all {
                 next.tree.raise_history_from(next.history_from);

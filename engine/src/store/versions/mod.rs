@@ -210,10 +210,28 @@ impl Versions {
         then();
     }
 
-    /// Replaces the manifest by `file`, as another process has written it since.
-    pub(super) fn follow_manifest(&self, file: ManifestFile) {
-        *self.times.lock() = file.state().sequence_times.clone();
+    /// Replaces the manifest by `file`, as another process has written it since. `keeps_times`: keeps
+    /// own later times of writes that it lacks.
+    pub(super) fn follow_manifest(&self, file: ManifestFile, keeps_times: bool) {
+        let state = file.state();
+        let mut times = state.sequence_times.clone();
+        let mut own = self.times.lock();
+        if keeps_times {
+            for &(ms, sequence) in own.newer_than(&state.sequence_times) {
+                times.note_shown(ms, sequence, state.last_sequence);
+            }
+        }
+        *own = times;
+        drop(own);
         self.manifest.lock().file = file;
+    }
+
+    /// Notes that a follower shows writes above `shown` from now on. Their times are unknown until
+    /// the manifest has them.
+    pub(super) fn note_shown(&self, shown: SequenceNumber) {
+        let flushed = self.read_manifest(|manifest| manifest.state().last_sequence);
+        let now_ms = self.clock.now_ms();
+        self.times.lock().note_shown(now_ms, shown, flushed);
     }
 
     /// Replaces the keyspaces by `trees`, as another process has changed them since.
