@@ -142,8 +142,8 @@ impl BlobReference {
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are not a reference, or the value exceeds [`VALUE_BYTES_MAX`], or
-    /// its block the value.
+    /// [`Corruption`] if the bytes are not a reference, or the value exceeds [`VALUE_BYTES_MAX`],
+    /// or its block the value.
     pub fn decode(stored: &[u8]) -> Result<Self, Corruption> {
         let what = "blob reference";
         let mut decoder = Decoder::new(stored);

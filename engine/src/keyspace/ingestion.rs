@@ -55,9 +55,9 @@ impl Ingestion {
     /// From 1 to 64; values outside are clamped. Default: half of the processors, at least 1;
     /// without [worker threads](crate::Options::worker_threads), 1. Each thread beyond the first
     /// takes the memory of two worker threads. Fewer threads run if those of all ingestions of the
-    /// store exceed half of the memory budget. With [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes), one thread
-    /// runs. With several threads, tables are smaller: at most half of a worker's memory for
-    /// writing.
+    /// store exceed half of the memory budget. With
+    /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes), one thread runs. With
+    /// several threads, tables are smaller: at most half of a worker's memory for writing.
     pub fn threads(mut self, threads: usize) -> Self {
         self.tables.set_threads(self.keyspace.open_store().store(), threads);
         self

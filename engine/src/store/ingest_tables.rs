@@ -196,8 +196,8 @@ impl IngestTables {
     }
 
     /// Sets the maximum number of tables that are written at the same time. Fewer are written if
-    /// the memory budget has no room for them beside those of other ingests. One is written if values go to blob files, because
-    /// its tables would be small.
+    /// the memory budget has no room for them beside those of other ingests. One is written if
+    /// values go to blob files, because its tables would be small.
     pub(crate) fn set_threads(&mut self, store: &Store, threads: usize) {
         let (budget, share) = (store.tables.memory.pool_bytes(), store.tables.writing_bytes_max());
         let has_blobs = self.plan.options.blob_value_bytes.is_some();
