@@ -152,8 +152,9 @@ pub enum Error {
     /// Nothing was changed.
     NotIngestible { path: PathBuf, reason: String },
     /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the requested
-    /// point. An [ingest](crate::Keyspace::ingest) at the sequence number `sequence` is not part of
-    /// the archived log. Restore a backup made after it, or a point before it. Nothing was changed.
+    /// point. An [ingest](crate::Keyspace::ingest) at the sequence number `sequence`, finished or
+    /// interrupted, is not part of the archived log. Restore a backup made after it, or a point
+    /// before it. Nothing was changed.
     IngestNotArchived { path: PathBuf, sequence: u64 },
     /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most
     /// `bytes_max` are allowed. Nothing was changed, and a batch keeps its writes.

@@ -56,7 +56,7 @@ impl RoomFuture {
     /// As the [future](Self#failures).
     pub fn wait(self) -> Result<()> {
         match self.store()? {
-            Some(store) => store.wait_until_room(self.bytes, &self.trees),
+            Some(store) => store.report_later(|| store.wait_until_room(self.bytes, &self.trees)),
             None => Ok(()),
         }
     }
@@ -82,7 +82,9 @@ impl Future for RoomFuture {
             Err(error) => return Poll::Ready(Err(error)),
         };
         if !store.options.has_workers() {
-            return Poll::Ready(store.wait_until_room(self.bytes, &self.trees));
+            // The listener may drop the last handle of the store.
+            let wait = || store.wait_until_room(self.bytes, &self.trees);
+            return Poll::Ready(store.report_later(wait));
         }
         if let Some(result) = store.poll_room(self.bytes, &self.trees) {
             return Poll::Ready(result);

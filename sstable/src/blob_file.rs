@@ -40,7 +40,10 @@ use sievedb_format::{
 use self::pieces::OpenValue;
 pub use self::pieces::{BlobPieces, PIECE_BYTES};
 use crate::{
-    block::{BlockHandle, stored::Sealer},
+    block::{
+        BlockHandle,
+        stored::{Sealer, TRAILER_BYTES},
+    },
     error::ReadError,
     options::Compression,
     output::Output,
@@ -139,7 +142,8 @@ impl BlobReference {
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are not a reference, or the value exceeds [`VALUE_BYTES_MAX`].
+    /// [`Corruption`] if the bytes are not a reference, or the value exceeds [`VALUE_BYTES_MAX`],
+    /// or its block the value.
     pub fn decode(stored: &[u8]) -> Result<Self, Corruption> {
         let what = "blob reference";
         let mut decoder = Decoder::new(stored);
@@ -151,6 +155,10 @@ impl BlobReference {
         BlockHandle::new(offset, bytes)?;
         if value_bytes > VALUE_BYTES_MAX as u64 {
             return Err(Corruption::OutOfRange { what, value: value_bytes });
+        }
+        // A block is compressed only if that makes it shorter.
+        if !is_in_pieces && bytes > value_bytes + TRAILER_BYTES as u64 {
+            return Err(Corruption::OutOfRange { what, value: bytes });
         }
         if is_in_pieces && (index_bytes == 0 || index_bytes >= bytes) {
             return Err(Corruption::OutOfRange { what, value: index_bytes });
@@ -226,8 +234,9 @@ impl<S: TableSink> BlobWriter<S> {
     ///
     /// # Errors
     ///
-    /// Those of the sink.
+    /// Those of the sink; [`io::ErrorKind::InvalidInput`] for a value above [`VALUE_BYTES_MAX`].
     pub fn add(&mut self, value: &[u8]) -> io::Result<BlobReference> {
+        check_length(value.len() as u64)?;
         let mut open = OpenValue::at(self.out.offset());
         value.chunks(PIECE_BYTES).try_for_each(|piece| self.add_piece(&mut open, piece))?;
         self.end_value(open)
@@ -238,14 +247,15 @@ impl<S: TableSink> BlobWriter<S> {
     ///
     /// # Errors
     ///
-    /// Those of the sink, converted by `convert`, and those of `fill`. After an error of `fill` the
-    /// file has bytes that no reference names, and the writer remains usable.
+    /// As [`add`](Self::add), converted by `convert`, and those of `fill`. After an error of `fill`
+    /// the file has bytes that no reference names, and the writer remains usable.
     pub fn add_from<E>(
         &mut self,
         value_bytes: u64,
         mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
         convert: impl Fn(io::Error) -> E,
     ) -> Result<BlobReference, E> {
+        check_length(value_bytes).map_err(&convert)?;
         let mut open = OpenValue::at(self.out.offset());
         let piece_bytes = |left: u64| left.min(PIECE_BYTES as u64) as usize;
         let mut buffer = vec![0; piece_bytes(value_bytes)];
@@ -314,6 +324,14 @@ impl<S: TableSink> BlobWriter<S> {
         let (sink, bytes, checksum) = self.out.finish()?;
         Ok((sink, BlobUse { file_id, bytes, checksum, salt, used_bytes: 0 }))
     }
+}
+
+/// Refuses a value whose reference no reader accepts.
+fn check_length(value_bytes: u64) -> io::Result<()> {
+    if value_bytes > VALUE_BYTES_MAX as u64 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the value is too long"));
+    }
+    Ok(())
 }
 
 fn footer(identity: BlobIdentity, values: u64, value_bytes: u64) -> Vec<u8> {

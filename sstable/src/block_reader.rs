@@ -6,7 +6,11 @@ use bytes::Bytes;
 use sievedb_format::Corruption;
 
 use crate::{
-    block::{Block, BlockHandle, BlockRole, stored::Stored, zstd::Dictionary},
+    block::{
+        Block, BlockHandle, BlockRole,
+        stored::{CONTENT_BYTES_MAX, Stored},
+        zstd::Dictionary,
+    },
     error::ReadError,
     source::TableSource,
 };
@@ -39,9 +43,10 @@ impl BlockReader {
         self.source = source;
     }
 
-    /// Accepts compressed blocks whose content has up to `bytes` bytes.
+    /// Accepts compressed blocks whose content has up to `bytes` bytes, a number from the file, or
+    /// [`CONTENT_BYTES_MAX`]. Only a top index, which is never compressed, is longer.
     pub(crate) fn set_content_bytes_max(&mut self, bytes: u64) {
-        self.content_bytes_max = bytes;
+        self.content_bytes_max = bytes.min(CONTENT_BYTES_MAX);
     }
 
     pub(crate) fn set_dictionary(&mut self, dictionary: Dictionary) {
@@ -136,6 +141,16 @@ mod tests {
         fn read_at(&self, _: u64, bytes: usize) -> io::Result<Bytes> {
             self.0.lock().unwrap().push(bytes);
             Ok(vec![0; bytes].into())
+        }
+    }
+
+    /// The number is from the file. A few bytes of zstd decompress to 128 KiB.
+    #[test]
+    fn no_content_is_longer_than_a_writer_makes_it() {
+        let mut reader = BlockReader::new(Arc::new(Recorder::default()), 7, 64..900);
+        for (stated, accepted) in [(5000, 5000), (u32::MAX.into(), CONTENT_BYTES_MAX)] {
+            reader.set_content_bytes_max(stated);
+            assert_eq!(reader.content_bytes_max, accepted);
         }
     }
 

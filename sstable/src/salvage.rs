@@ -19,14 +19,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb_format::{
-    InternalKey, KEY_BYTES_MAX, VALUE_BYTES_MAX, checksum::crc32, file_header::HEADER_BYTES,
-};
+use sievedb_format::{InternalKey, checksum::crc32, file_header::HEADER_BYTES};
 
 use crate::{
     block::{
         Block, BlockCursor, BlockHandle, BlockRole,
-        stored::{Stored, TRAILER_BYTES, TYPE_ZSTD_DICTIONARY},
+        stored::{CONTENT_BYTES_MAX, Stored, TRAILER_BYTES, TYPE_ZSTD_DICTIONARY},
         zstd::Dictionary,
     },
     source::TableSource,
@@ -48,8 +46,6 @@ const DICTIONARY_MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
 const DICTIONARY_BYTES_MAX: u64 = 2 << 20;
 /// Alignment of filters, which padding precedes.
 const FILTER_ALIGN: u64 = 64;
-/// Maximum length of the content of a block, in bytes: the largest block size and one entry.
-const CONTENT_BYTES_MAX: u64 = (KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20)) as u64;
 
 /// Data blocks of a table whose footer or index cannot be read.
 #[derive(Debug)]

@@ -70,9 +70,9 @@ pub enum ChangeKind {
     },
     /// All keys of the keyspace were removed.
     Clear,
-    /// Tables were [ingested](crate::Keyspace::ingest) into the keyspace, or the ingest failed. The
-    /// stream does not have the entries: copy the keyspace again from a
-    /// [snapshot](crate::Db::snapshot).
+    /// Tables were [ingested](crate::Keyspace::ingest) into the keyspace, or the ingest failed or
+    /// was interrupted by a crash. The stream does not have the entries: copy the keyspace again
+    /// from a [snapshot](crate::Db::snapshot).
     Ingest,
     /// The keyspace was created with this name.
     CreateKeyspace {

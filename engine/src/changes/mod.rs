@@ -27,6 +27,7 @@ use self::{names::Names, old_values::OldValues};
 use crate::{
     Durability, Error, Result,
     clock::{Clock as _, SystemClock},
+    commit::WakerId,
     planted::PlantedBug,
     store::{Store, open_store::OpenStore},
     wal::tail::{LogTail, TailBatch, TailSegment},
@@ -66,6 +67,8 @@ pub struct Changes {
     seen: SequenceNumber,
     /// A batch that was read, but is not visible or not durable yet.
     held: Option<TailBatch>,
+    /// `None` until a task waits.
+    waker: Option<WakerId>,
     is_ended: bool,
 }
 
@@ -93,6 +96,7 @@ impl Changes {
             position: since,
             seen: since,
             held: None,
+            waker: None,
             is_ended: false,
         })
     }
@@ -151,8 +155,9 @@ impl Changes {
             if self.is_ended() {
                 return Poll::Ready(None);
             }
+            let id = *self.waker.get_or_insert_with(|| self.store.new_waker_id());
             let (after, is_over) = self.awaited();
-            if self.store.wake_for_changes(after, context.waker(), is_over) {
+            if self.store.wake_for_changes(id, after, context.waker(), is_over) {
                 return Poll::Pending;
             }
         }
@@ -267,6 +272,15 @@ impl Changes {
             self.seen += 1;
         }
         Ok(self.segment)
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        // In a forked child, a thread of the parent may hold the lock.
+        if let Some(id) = self.waker.filter(|_| !self.store.is_forked()) {
+            self.store.forget_waker(id);
+        }
     }
 }
 

@@ -61,7 +61,10 @@ impl DurableWait {
         }
         let waker = context.waker();
         if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            state.waker = Some(waker.clone());
+            let before = state.waker.replace(waker.clone());
+            // The drop of a waker may drop its task, and the handles of that, which ends the wait.
+            drop(state);
+            drop(before);
         }
         Poll::Pending
     }
@@ -198,5 +201,34 @@ fn complete_alike(
     let attempted = attempted.unwrap_or_else(|_| Err(host.poison(Error::WorkerPanicked)));
     for wait in waits {
         wait.resolve_after(&attempted, log);
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::task::Wake;
+
+    use super::*;
+
+    /// A task that is dropped with its waker, and then ends the wait of another one.
+    struct Ends(Arc<DurableWait>);
+
+    impl Wake for Ends {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            assert!(self.0.state.try_lock().is_some(), "the lock is held");
+        }
+    }
+
+    #[test]
+    fn the_waker_of_an_earlier_task_is_dropped_without_the_lock() {
+        let wait = Arc::new(DurableWait::new(1, Durability::Disk));
+        let earlier = Waker::from(Arc::new(Ends(Arc::clone(&wait))));
+        assert!(wait.poll(&Context::from_waker(&earlier)).is_pending());
+        drop(earlier);
+        assert!(wait.poll(&Context::from_waker(Waker::noop())).is_pending());
     }
 }

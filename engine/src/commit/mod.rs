@@ -43,7 +43,7 @@ pub(crate) use durable_waits::{DurableWait, DurableWaits};
 pub(crate) use key_slots::KeySlot;
 pub(crate) use log_segment::{LogSize, WrittenSegment};
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
-pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};
+pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue, WakerId};
 pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use sync_turns::SyncedWaiters;
 pub(crate) use wakers::wake_all;

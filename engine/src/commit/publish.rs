@@ -1,7 +1,7 @@
 //! Publishes writes in sequence order, independent of the order in which they finish.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     mem,
     ops::Deref,
     sync::{Arc, OnceLock},
@@ -78,11 +78,16 @@ pub(crate) struct PublishQueue {
     advanced: Condvar,
 }
 
+/// Identity of a caller that waits by a waker, one task at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WakerId(u64);
+
 #[derive(Debug, Default)]
 struct Queue {
     in_flight: VecDeque<Arc<InFlight>>,
-    /// Tasks that wait for any write to become visible.
-    wakers: Vec<Waker>,
+    /// Tasks that wait for any write to become visible, the last one of each [`WakerId`].
+    wakers: BTreeMap<WakerId, Waker>,
+    next_waker: u64,
 }
 
 impl PublishQueue {
@@ -141,10 +146,10 @@ impl PublishQueue {
         if advanced {
             self.advanced.notify_all();
             // A change of keyspaces wakes tasks after it has released its locks.
-            let wakers = if holds_locks { Vec::new() } else { mem::take(&mut queue.wakers) };
+            let wakers = if holds_locks { BTreeMap::new() } else { mem::take(&mut queue.wakers) };
             drop(queue);
             waiters.iter().for_each(Thread::unpark);
-            wake_all(wakers);
+            wake_all(wakers.into_values());
         }
     }
 
@@ -158,8 +163,14 @@ impl PublishQueue {
             let _queue = self.queue.lock();
             let _ = write.waiter.set(thread::current());
         }
+        let mut has_parked = false;
         while self.visible() < write.last {
             thread::park();
+            has_parked = true;
+        }
+        if has_parked {
+            // The executor of the caller may park the thread, too: returns its token.
+            thread::current().unpark();
         }
     }
 
@@ -167,7 +178,7 @@ impl PublishQueue {
     pub(crate) fn notify(&self) {
         let wakers = mem::take(&mut self.queue.lock().wakers);
         self.advanced.notify_all();
-        wake_all(wakers);
+        wake_all(wakers.into_values());
     }
 
     /// Waits until more than `sequence` is visible or `is_over` returns `true`, for at most
@@ -189,22 +200,40 @@ impl PublishQueue {
         }
     }
 
-    /// Wakes `waker` when more than `sequence` is visible or `is_over` returns `true`. Returns
-    /// `false` if either already holds.
+    /// Returns an id for [`wake_beyond`](Self::wake_beyond).
+    pub(crate) fn new_waker_id(&self) -> WakerId {
+        let mut queue = self.queue.lock();
+        queue.next_waker += 1;
+        WakerId(queue.next_waker)
+    }
+
+    /// Wakes `waker` when more than `sequence` is visible or `is_over` returns `true`. Replaces the
+    /// earlier waker of `id`. Returns `false` if either already holds.
     pub(crate) fn wake_beyond(
         &self,
+        id: WakerId,
         sequence: SequenceNumber,
         waker: &Waker,
         is_over: impl Fn() -> bool,
     ) -> bool {
-        let wakers = &mut self.queue.lock().wakers;
+        let mut queue = self.queue.lock();
         if self.visible() > sequence || is_over() {
             return false;
         }
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push(waker.clone());
-        }
+        let before = match queue.wakers.get(&id) {
+            Some(known) if known.will_wake(waker) => None,
+            _ => queue.wakers.insert(id, waker.clone()),
+        };
+        // The drop of a waker may drop its task, and the handles of that.
+        drop(queue);
+        drop(before);
         true
+    }
+
+    /// Drops the waker of `id`.
+    pub(crate) fn forget_waker(&self, id: WakerId) {
+        let waker = self.queue.lock().wakers.remove(&id);
+        drop(waker);
     }
 
     /// Waits until `sequence` is visible.

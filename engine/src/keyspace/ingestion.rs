@@ -54,10 +54,10 @@ impl Ingestion {
     ///
     /// From 1 to 64; values outside are clamped. Default: half of the processors, at least 1;
     /// without [worker threads](crate::Options::worker_threads), 1. Each thread beyond the first
-    /// takes the memory of two worker threads. Fewer threads run if that exceeds half of the memory
-    /// budget. With [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes), one thread
-    /// runs. With several threads, tables are smaller: at most half of a worker's memory for
-    /// writing.
+    /// takes the memory of two worker threads. Fewer threads run if those of all ingestions of the
+    /// store exceed half of the memory budget. With
+    /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes), one thread runs. With
+    /// several threads, tables are smaller: at most half of a worker's memory for writing.
     pub fn threads(mut self, threads: usize) -> Self {
         self.tables.set_threads(self.keyspace.open_store().store(), threads);
         self
@@ -151,7 +151,7 @@ macro_rules! ingest_methods {
             /// The entries replace every value written before the call ends. Earlier snapshots do
             /// not see them. Reads and writes continue during the call. At its end the call flushes
             /// the keyspace. During this flush, writes to this keyspace wait, and `try_insert` and
-            /// `try_commit` fail.
+            /// `try_commit` fail. If compactions are behind, the call waits for them as writes do.
             ///
             /// The log does not contain ingested entries. This affects its readers:
             ///
@@ -162,6 +162,8 @@ macro_rules! ingest_methods {
             ///   backup after an ingest.
             /// * A [follower](crate::Options::follow) waits up to 1 s for the tables, and may show
             ///   later writes without them afterwards.
+            /// * A full disk or a crash at the end of the call may leave the record of an ingest
+            ///   without its tables. For these readers it is an ingest.
             /// * A [repair](crate::Options::repair) of a store without a manifest may order
             ///   ingested entries by the start of the call, if the log was dropped since. It may
             ///   also recover entries of an interrupted ingest.
@@ -235,15 +237,17 @@ macro_rules! ingest_methods {
             ///
             /// Copies the entries: the files are not changed, and may be removed afterwards. Reads
             /// each file once and verifies every checksum before any entry becomes visible. Several
-            /// threads copy: see [`Ingestion::threads`](crate::Ingestion::threads).
+            /// threads copy: see [`Ingestion::threads`](crate::Ingestion::threads). Each thread
+            /// holds a block of a file, stored and decompressed, in addition to the memory budget.
+            /// A block is as long as its longest value.
             ///
             /// The files may be in any order, but their key ranges must not overlap. Tables of
             /// other stores are accepted if they contain only values, one for each key.
             ///
             /// # Errors
             ///
-            /// * Nothing was changed: [`Error::NotIngestible`] for files that overlap or have
-            ///   entries other than values, [`Error::Corrupt`], [`Error::Io`].
+            /// * Nothing was changed: [`Error::NotIngestible`] for files that overlap, or have
+            ///   entries other than values or too long; [`Error::Corrupt`], [`Error::Io`].
             /// * As [`ingestion`](Self::ingestion) and
             ///   [`Ingestion::finish`](crate::Ingestion::finish).
             ///
@@ -264,7 +268,8 @@ macro_rules! ingest_methods {
             ///
             /// `memory_bytes` is the length of the sort buffer, at least 64 KiB, in addition to the
             /// memory budget. A full buffer becomes a sorted run. Up to 32 runs of one size are
-            /// merged at once, each with a read buffer of 256 KiB. Entries that fit into the sort
+            /// merged at once, at the end up to 31 of each size. Each takes a read buffer of 256
+            /// KiB, or twice its longest value if that is more. Entries that fit into the sort
             /// buffer use no file.
             ///
             /// # Errors

@@ -12,7 +12,9 @@ macro_rules! streamed_methods {
     ($handle:ty $(, $field:ident)?) => {
         /// Long values.
         impl $handle {
-            /// Stores all bytes of `reader`, which must be `length` bytes, under `key`.
+            /// Stores all bytes of `reader`, which must be `length` bytes, under `key`. The
+            /// `reader` must end: limit a socket that stays open by
+            /// [`Read::take`](std::io::Read::take).
             ///
             /// A value of more than 128 KiB is written to a blob file in pieces. The call takes the
             /// memory of a few pieces of 128 KiB, and none in memtables. Such a write is an

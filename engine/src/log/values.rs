@@ -5,11 +5,14 @@
 //!
 //! | field       | bytes    | meaning                                                            |
 //! |-------------|----------|--------------------------------------------------------------------|
-//! | `count`     | varint   | number of values, at least 1                                       |
+//! | `count`     | varint   | number of values, 1 to 1024                                        |
 //! | `gap`       | varint   | for each value: bytes of `rest` after the previous value           |
 //! | `reference` | prefixed | for each value: its place ([`BlobReference`])                      |
 //! | `salt`      | 8        | for each value: random number of the blob file                     |
 //! | `rest`      | n        | the payload without the values                                     |
+//!
+//! All values of a record together have at most the length of the longest value, 256 MiB: a small
+//! forged record must not take more memory.
 //!
 //! The checksum of a stored value covers its salt and its offset, and no file has the number of
 //! another one. So a reference names these bytes or none.
@@ -26,7 +29,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb_format::{Corruption, Decoder, Encode};
+use sievedb_format::{Corruption, Decoder, Encode, VALUE_BYTES_MAX};
 use sievedb_sstable::{BlobReference, ReadError, TableSource};
 
 use super::record::Bad;
@@ -37,6 +40,14 @@ use crate::{
 };
 
 const WHAT: &str = "values of a log record";
+
+/// Maximum number of values of a record in blob files: their references fit one fragment.
+const VALUES_MAX: u64 = 1024;
+
+/// Returns `true` if a record may refer to so many values, which have this total length.
+pub(crate) const fn fit_record(values: u64, value_bytes: u64) -> bool {
+    values <= VALUES_MAX && value_bytes <= VALUE_BYTES_MAX as u64
+}
 
 /// A blob file to which log records refer.
 pub(crate) trait ValueFile: std::fmt::Debug + Send + Sync {
@@ -82,6 +93,7 @@ impl LoggedValues {
     /// Returns the stored form of `payload`.
     pub(super) fn cut(&self, payload: &[u8]) -> Bytes {
         let cut: usize = self.values.iter().map(|value| value.range.len()).sum();
+        debug_assert!(fit_record(self.values.len() as u64, cut as u64), "no reader accepts it");
         let mut stored = Vec::with_capacity(payload.len() - cut + 64 * self.values.len());
         stored.put_varint(self.values.len() as u64);
         let (mut end, mut reference) = (0, Vec::new());
@@ -123,11 +135,15 @@ fn decode(decoder: &mut Decoder<'_>) -> Result<Found, Corruption> {
 /// Decodes all references at the start of a stored payload, which may be truncated after them.
 fn decode_all(decoder: &mut Decoder<'_>) -> Result<Vec<Found>, Corruption> {
     let count = decoder.varint(WHAT)?;
-    // Each reference takes several bytes, so no memory is allocated for a forged number.
-    if count == 0 || count > decoder.rest().len() as u64 {
+    if count == 0 || !fit_record(count, 0) {
         return Err(Corruption::OutOfRange { what: WHAT, value: count });
     }
-    (0..count).map(|_| decode(decoder)).collect()
+    let found = (0..count).map(|_| decode(decoder)).collect::<Result<Vec<_>, _>>()?;
+    let value_bytes = found.iter().map(|found| found.reference.value_bytes).sum();
+    if !fit_record(count, value_bytes) {
+        return Err(Corruption::OutOfRange { what: WHAT, value: value_bytes });
+    }
+    Ok(found)
 }
 
 /// Returns the ids of the blob files to which a stored payload refers.
@@ -200,7 +216,7 @@ impl ValueReader {
         let mut decoder = Decoder::new(stored);
         let found = decode_all(&mut decoder)?;
         let mut rest = decoder.rest();
-        // Grows with the existing values.
+        // Grows with the values.
         let mut payload = Vec::with_capacity(rest.len());
         for Found { gap, reference, salt } in found {
             let Some((between, behind)) = rest.split_at_checked(gap) else {
@@ -280,7 +296,8 @@ impl TableSource for ValueSource {
 
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
         let end = offset.checked_add(bytes as u64);
-        if end.is_none_or(|end| self.0.len().is_ok_and(|have| have < end)) {
+        let have = self.0.len()?;
+        if end.is_none_or(|end| have < end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut buffer = vec![0; bytes];
@@ -356,6 +373,38 @@ mod tests {
             let joined = reader(&fs).join(&cut, None);
             assert!(matches!(joined, Err(ValueStop::Bad(Bad::Torn(_)))), "{joined:?}");
         }
+    }
+
+    /// Returns a record with `count` references to the same long value of a missing file.
+    fn repeated(count: usize, value_bytes: u64) -> Vec<u8> {
+        let bytes = value_bytes + 5;
+        let reference =
+            BlobReference { file_id: FILE, offset: 64, bytes, value_bytes, index_bytes: 0 };
+        let mut encoded = Vec::new();
+        reference.encode(&mut encoded);
+        let mut stored = Vec::new();
+        stored.put_varint(count as u64);
+        for _ in 0..count {
+            stored.put_varint(0);
+            stored.put_prefixed(&encoded);
+            stored.put_u64(SALT);
+        }
+        stored
+    }
+
+    /// A value that is read or lost many times would take many times its memory.
+    #[test]
+    fn more_values_than_any_writer_puts_into_a_record_are_refused() {
+        let fs: Arc<dyn Fs> = Arc::new(MemoryFs::new());
+        let most = VALUE_BYTES_MAX as u64;
+        let mut lost = Vec::new();
+        let accepted = reader(&fs).join(&repeated(1024, 1), Some(&mut lost));
+        assert!(accepted.is_ok_and(|payload| *payload == [0; 1024]));
+        for (count, value_bytes) in [(2, most), (4, most / 4 + 1), (1025, 1)] {
+            let joined = reader(&fs).join(&repeated(count, value_bytes), Some(&mut lost));
+            assert!(matches!(joined, Err(ValueStop::Bad(Bad::Broken(_)))), "{count} values");
+        }
+        assert_eq!(lost.len(), 1024, "nothing was allocated for the others");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use sievedb_format::SequenceNumber;
 use super::Store;
 use crate::{
     Durability, Error, Result,
+    commit::WakerId,
     manifest::retained::{RetainedChanges, RetainedLog},
     wal::{
         replay::ReplayedSegment,
@@ -125,11 +126,22 @@ impl Store {
     /// nothing to wait for.
     pub(crate) fn wake_for_changes(
         &self,
+        id: WakerId,
         sequence: SequenceNumber,
         waker: &Waker,
         is_over: impl Fn() -> bool,
     ) -> bool {
-        self.writer.publish().wake_beyond(sequence, waker, is_over)
+        self.writer.publish().wake_beyond(id, sequence, waker, is_over)
+    }
+
+    /// Returns an id for [`wake_for_changes`](Self::wake_for_changes).
+    pub(crate) fn new_waker_id(&self) -> WakerId {
+        self.writer.publish().new_waker_id()
+    }
+
+    /// Drops the waker of a stream that ends.
+    pub(crate) fn forget_waker(&self, id: WakerId) {
+        self.writer.publish().forget_waker(id);
     }
 
     /// Returns the present end of the live segment `id`, if it has a batch above `after`.

@@ -15,14 +15,14 @@
 //! older than the ingested ones. No compaction of the keyspace begins before the number is visible:
 //! it would miss the snapshots taken until then. Running compactions keep their key ranges.
 
-use std::{slice, sync::Arc};
+use std::{mem, slice, sync::Arc};
 
 use sievedb_format::{SequenceNumber, TableBounds};
 
 use super::ingest_tables::IngestTables;
 use crate::{
     Durability, Result,
-    commit::{Always, Write},
+    commit::{Always, PlacedWrite, Write},
     compaction::{choice::Compaction, levels::LAST_LEVEL},
     compaction_style::CompactionStyle,
     listener::Event,
@@ -50,6 +50,8 @@ impl Store {
         if written.is_empty() {
             return Ok(self.writer.visible());
         }
+        // The tables may be a run of level 0.
+        self.throttle(&Write::to(&tree))?;
         // Flushes most entries before writes wait.
         self.flush_trees(slice::from_ref(&tree))?;
         // No clear may remove the tables.
@@ -59,7 +61,7 @@ impl Store {
         self.flush_trees(slice::from_ref(&tree))?;
         let running = if to_level0 { None } else { Some(&*ingesting.running) };
         self.place_tables(&tree, running, written);
-        let sequence = self.install_placed(&tree, written)?;
+        let sequence = self.install_placed(&tree, mem::take(written))?;
         drop(ingesting);
         drop(change);
         let keyspace = tree.name();
@@ -93,45 +95,25 @@ impl Store {
         }
     }
 
-    /// Installs tables that have their places. Removes them from `written` once the manifest may
-    /// name them.
+    /// Installs tables that have their places. They are obsolete after an error, unless the
+    /// manifest may name them.
     fn install_placed(
         &self,
         tree: &Arc<Tree>,
-        written: &mut Vec<Arc<TableMeta>>,
+        written: Vec<Arc<TableMeta>>,
     ) -> Result<SequenceNumber> {
-        let (name, options) = (tree.name(), tree.kept_options());
-        let listener = self.options.listener.as_deref();
-        let open = |meta| {
-            let opened = self.tables.open_and_report(&name, &options, meta, listener);
-            opened.map(Arc::new)
-        };
-        let opened = written.iter().map(open).collect::<Result<Vec<_>>>()?;
-        self.tables.check_not_closing()?;
-        self.tables.sync_dir()?;
+        let opened = self.open_new(tree, &written)?;
         let next =
             |old: &Version, opened: &[Arc<LiveTable>]| Change::default().next_version(old, opened);
         // Filters are in memory before lookups see their tables, if there is room.
         let fits =
             self.filters.admit(self, tree, &next(&tree.kept_view().version, &opened), &opened);
-        let durability = match self.options.has_bug(PlantedBug::IngestBeforeLogSync) {
-            true => Durability::Memory,
-            false => Durability::Disk,
-        };
-        let mut ids: Vec<_> = written.iter().map(|table| table.id).collect();
-        ids.sort_unstable();
-        let mut record = Write::ingest(tree, &ids);
-        let placed = self.place(OnStall::Wait, &mut record, durability, &mut Always)?;
-        let Some((placed, _)) = placed else {
-            unreachable!("a record without a condition is placed");
-        };
-        let logged = self.make_durable(placed.in_flight(), durability);
-        logged.map(drop)?;
+        let logged = self.log_ingest(tree, &written);
+        let placed = logged.inspect_err(|_| opened.iter().for_each(|live| live.mark_obsolete()))?;
         let sequence = placed.first;
         let ingested: Vec<_> =
             opened.iter().map(|live| Arc::new(live.ingested_at(sequence))).collect();
         drop(opened);
-        written.clear();
         let mut placed = Some(placed);
         if self.options.has_bug(PlantedBug::PublishIngestEarly) {
             placed = None;
@@ -167,6 +149,29 @@ impl Store {
         self.filters.note_installed(self, fits, false);
         self.count_ingested(&ingested);
         Ok(sequence)
+    }
+
+    /// Makes the names of `written` durable, then the record of their ingest.
+    fn log_ingest(
+        &self,
+        tree: &Arc<Tree>,
+        written: &[Arc<TableMeta>],
+    ) -> Result<PlacedWrite<'_, Self>> {
+        self.tables.check_not_closing()?;
+        self.tables.sync_dir()?;
+        let durability = match self.options.has_bug(PlantedBug::IngestBeforeLogSync) {
+            true => Durability::Memory,
+            false => Durability::Disk,
+        };
+        let mut ids: Vec<_> = written.iter().map(|table| table.id).collect();
+        ids.sort_unstable();
+        let mut record = Write::ingest(tree, &ids);
+        let placed = self.place(OnStall::Wait, &mut record, durability, &mut Always)?;
+        let Some((placed, _)) = placed else {
+            unreachable!("a record without a condition is placed");
+        };
+        self.make_durable(placed.in_flight(), durability).map(drop)?;
+        Ok(placed)
     }
 
     fn count_ingested(&self, tables: &[Arc<LiveTable>]) {

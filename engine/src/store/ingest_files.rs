@@ -13,6 +13,7 @@ use sievedb_sstable::{BlockCache, CursorOptions, READ_AHEAD_BYTES_MAX, Table, Ta
 
 use crate::{
     Error, Result,
+    commit::check_entry,
     on_threads::on_threads,
     resolve::{has_lasting_values_only, is_lasting_value},
     store::Store,
@@ -52,8 +53,10 @@ impl Store {
             open(&files, id, absolute.map_err(|error| Error::io("locate", path, error))?)
         };
         let opened = paths.iter().zip(0..).map(open);
-        let mut opened = opened.collect::<Result<Vec<_>>>()?;
-        opened.retain(|it| it.table.properties().entries() > 0);
+        let opened = opened.collect::<Result<Vec<_>>>()?;
+        let has_entries = |it: &ForeignTable| it.table.properties().entries() > 0;
+        let (mut opened, empty): (Vec<_>, Vec<_>) = opened.into_iter().partition(has_entries);
+        empty.iter().try_for_each(|file| copy(file, |_, _| Ok(())))?;
         opened.sort_by(|left, right| left.bounds().smallest.cmp(&right.bounds().smallest));
         if let Some([left, right]) =
             opened.array_windows().find(|[left, right]| !left.bounds().is_before(right.bounds()))
@@ -123,7 +126,8 @@ fn groups(files: Vec<ForeignTable>, bytes_max: u64) -> Vec<Vec<ForeignTable>> {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if the entries are not those that the properties describe; errors of `add`.
+/// [`Error::Corrupt`] if the entries are not those that the properties describe;
+/// [`Error::NotIngestible`] if one is too long; errors of `add`.
 fn copy(file: &ForeignTable, mut add: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
     let ForeignTable { path, table, .. } = file;
     let corrupt = |error| table_error(path, error);
@@ -132,23 +136,28 @@ fn copy(file: &ForeignTable, mut add: impl FnMut(&[u8], &[u8]) -> Result<()>) ->
     cursor.seek_to_first().map_err(corrupt)?;
     let (mut last, mut entries) = (None::<Vec<u8>>, 0);
     while let Some(key) = cursor.key() {
-        let is_ascending = match &last {
-            Some(last) => **last < *key.user_key,
-            None => *file.bounds().smallest <= *key.user_key,
-        };
+        let is_ascending = last.as_deref().is_none_or(|last| last < key.user_key);
         if !is_ascending || !is_lasting_value(key.trailer) {
             return Err(wrong("entries of a table"));
         }
-        add(key.user_key, cursor.value_ref())?;
+        // Bounds of the files are apart, also those with an exclusive end.
+        if !file.bounds().holds(key.user_key) {
+            return Err(wrong("range of the entries of a table"));
+        }
+        let value = cursor.value_ref();
+        check_entry(key.user_key, value).map_err(|error| {
+            let reason = format!("an entry is too long: {error}");
+            Error::NotIngestible { path: path.clone(), reason }
+        })?;
+        add(key.user_key, value)?;
         let last = last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(key.user_key);
         entries += 1;
         cursor.next().map_err(corrupt)?;
     }
-    let is_within = last.is_none_or(|last| *last <= *file.bounds().largest);
-    if !is_within || entries != table.properties().entries() {
-        return Err(wrong("number and range of the entries of a table"));
+    if entries != table.properties().entries() {
+        return Err(wrong("number of the entries of a table"));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 
 use super::ingest_tables::IngestTables;
-use crate::{Error, Result, commit::Write, store::Store};
+use crate::{Error, Result, store::Store};
 
 impl Store {
     /// Adds the only entry of an ingest, whose value of this length is read from `reader`, and ends
@@ -20,8 +20,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::ReaderFailed`], [`Error::Io`], [`Error::Closed`]; the error of background work that
-    /// the call waits for.
+    /// [`Error::ReaderFailed`], [`Error::Io`], [`Error::Closed`].
     pub(crate) fn add_streamed(
         &self,
         tables: &mut IngestTables,
@@ -29,9 +28,7 @@ impl Store {
         reader: &mut impl Read,
         value_bytes: u64,
     ) -> Result<()> {
-        // Each call may add a run to level 0.
-        self.throttle(&Write::to(&tables.plan.tree))?;
-        // After the delay, and until the end of the table: a stream that installs holds none.
+        // Until the end of the table: a stream that is delayed or installs holds none.
         let budget_bytes = self.tables.memory.pool_bytes();
         let _slot = self.streams.take(budget_bytes, || self.tables.check_not_closing())?;
         let failed = |error| reader_failed(key, error);

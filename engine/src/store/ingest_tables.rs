@@ -21,7 +21,11 @@ use crate::{
     planted::PlantedBug,
     read::tree::Tree,
     resolve::put_at,
-    store::{Store, entry_batch::EntryBatch},
+    store::{
+        Store,
+        entry_batch::EntryBatch,
+        ingest_threads::{IngestThreads, threads_in},
+    },
     table::{
         TableMeta, TablePlace, blob_output::BlobOutput, builder::TableBuilder,
         cache_room::WorkerShare, store::TableStore,
@@ -30,14 +34,10 @@ use crate::{
 
 /// Assumed number of entries when the filter is chosen.
 const ENTRIES_EXPECTED: u64 = 1 << 20;
-/// Threads of one ingest.
-const THREADS_MAX: usize = 64;
-/// All threads together take at most this part of the memory budget.
-const THREADS_IN_BUDGET: u64 = 2;
-/// Shares that a thread takes: one for the batch, and one for the table.
-const SHARES_PER_THREAD: u64 = 2;
 /// A longer part of a batch goes straight into a table.
 const LONG_ENTRY_IN_BATCH: usize = 8;
+/// The buffer of a value with an expiry keeps this length after a longer value.
+const VALUE_BUFFER_BYTES: usize = 64 << 10;
 /// Minimum share of a streamed value: more than its table and the pieces in memory take.
 const STREAM_SHARE_BYTES_MIN: u64 = 4 << 20;
 
@@ -62,7 +62,7 @@ pub(crate) struct IngestPlan {
 #[derive(Debug)]
 pub(crate) struct IngestTables {
     pub(crate) plan: IngestPlan,
-    threads: usize,
+    threads: IngestThreads,
     /// The tables of entries that were not collected.
     direct: TableRun,
     batch: Option<EntryBatch>,
@@ -101,7 +101,7 @@ impl Store {
         let threads = if self.options.worker_threads == 0 { 1 } else { processors / 2 };
         let mut tables = IngestTables {
             plan,
-            threads: 1,
+            threads: IngestThreads::one(&self.ingest_threads),
             direct: TableRun::default(),
             batch: None,
             full: Vec::new(),
@@ -196,19 +196,16 @@ impl IngestTables {
     }
 
     /// Sets the maximum number of tables that are written at the same time. Fewer are written if
-    /// the memory budget has no room for them. One is written if values go to blob files, because
-    /// its tables would be small.
+    /// the memory budget has no room for them beside those of other ingests. One is written if
+    /// values go to blob files, because its tables would be small.
     pub(crate) fn set_threads(&mut self, store: &Store, threads: usize) {
-        let share = store.tables.writing_bytes_max().max(1);
-        let of_budget = store.tables.memory.pool_bytes() / THREADS_IN_BUDGET;
-        let fit = usize::try_from(of_budget / (SHARES_PER_THREAD * share)).unwrap_or(usize::MAX);
+        let (budget, share) = (store.tables.memory.pool_bytes(), store.tables.writing_bytes_max());
         let has_blobs = self.plan.options.blob_value_bytes.is_some();
-        let threads_max = if has_blobs { 1 } else { fit.clamp(1, THREADS_MAX) };
-        self.threads = threads.clamp(1, threads_max);
+        self.threads.set(if has_blobs { 1 } else { threads }, threads_in(budget, share));
     }
 
     pub(crate) const fn threads(&self) -> usize {
-        self.threads
+        self.threads.get()
     }
 
     /// Returns the length at which a table ends, in bytes.
@@ -257,8 +254,12 @@ impl IngestTables {
         let batch_bytes_max = EntryBatch::bytes_max(&self.plan.options, tables);
         let bytes = EntryBatch::HEAD_BYTES + key.len() + value.len();
         let is_long = bytes > batch_bytes_max / LONG_ENTRY_IN_BATCH;
+        if !is_long && self.threads() > 1 && self.direct.is_full(&self.plan) {
+            self.direct.end_table(tables, &self.plan)?;
+            self.written.append(&mut self.direct.written);
+        }
         // An open table continues: its entries precede those of a batch.
-        if self.threads == 1 || is_long || self.direct.open.is_some() {
+        if self.threads() == 1 || is_long || self.direct.open.is_some() {
             self.write_batches(tables)?;
             self.direct.add(tables, &self.plan, key, value)?;
             self.written.append(&mut self.direct.written);
@@ -268,7 +269,8 @@ impl IngestTables {
             batch.bytes.len() + bytes > batch.within_share(batch_bytes_max)
         };
         self.full.extend(self.batch.take_if(is_full));
-        if self.full.len() == self.threads {
+        // The number may have been lowered.
+        if self.full.len() >= self.threads() {
             self.write_batches(tables)?;
         }
         self.batch.get_or_insert_with(|| EntryBatch::new(tables)).add(key, value, batch_bytes_max);
@@ -290,7 +292,7 @@ impl IngestTables {
             return Ok(());
         }
         let plan = &self.plan;
-        let runs = on_threads(self.threads, &batches, |batch| {
+        let runs = on_threads(self.threads(), &batches, |batch| {
             let mut run = TableRun::default();
             let mut add = |(key, value): (&[u8], &[u8])| run.add(tables, plan, key, value);
             let added = batch.entries().try_for_each(&mut add);
@@ -317,6 +319,7 @@ const PLACE: TablePlace = TablePlace { level: LAST_LEVEL, run: 0 };
 pub(crate) struct TableRun {
     open: Option<OpenTable>,
     pub(crate) written: Vec<Arc<TableMeta>>,
+    /// The last stored value that has an expiry.
     value: Vec<u8>,
 }
 
@@ -348,9 +351,7 @@ impl TableRun {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let table_bytes = plan.options.table_bytes;
-        let is_full = |it: &OpenTable| it.table.bytes() >= table_bytes || it.table.has_its_share();
-        if self.open.as_ref().is_some_and(is_full) {
+        if self.is_full(plan) {
             self.end_table(tables, plan)?;
         }
         let open = match &mut self.open {
@@ -360,6 +361,8 @@ impl TableRun {
         let (kind, value) = stored_value(plan.expiry_ms, value, &mut self.value);
         let key = InternalKey::new(key, Trailer::new(plan.provisional, kind));
         let added = open.blobs.add(tables, &mut open.table, key, value);
+        self.value.clear();
+        self.value.shrink_to(VALUE_BUFFER_BYTES);
         let is_beyond = open.share.is_beyond();
         // Jobs may wait for this share, while the caller waits for them or keeps a failed ingest.
         added.inspect_err(|_| self.open = None)?;
@@ -367,6 +370,12 @@ impl TableRun {
             self.end_table(tables, plan)?;
         }
         Ok(())
+    }
+
+    fn is_full(&self, plan: &IngestPlan) -> bool {
+        let table_bytes = plan.options.table_bytes;
+        let is_full = |it: &OpenTable| it.table.bytes() >= table_bytes || it.table.has_its_share();
+        self.open.as_ref().is_some_and(is_full)
     }
 
     /// Adds the first entry, with a value in a blob file: see [`BlobOutput::add_from`].
@@ -406,61 +415,4 @@ impl TableRun {
 }
 
 #[cfg(all(test, target_os = "linux", not(any(miri, feature = "shuttle"))))]
-mod tests {
-    use crate::{Options, fs::MemoryFs};
-
-    use super::*;
-
-    #[test]
-    fn an_ingestion_dropped_in_a_forked_child_leaves_its_tables() {
-        let fs = Arc::new(MemoryFs::new());
-        let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
-        let db = options.open("db").expect("a new store");
-        let mut ingestion = db.ingestion().expect("the store is open");
-        ingestion.insert("key", "value").expect("there is room");
-        let store = db.store();
-        store.gate.set_forked(true);
-        drop(ingestion);
-        store.gate.set_forked(false);
-        store.unlink_last();
-        assert!(fs.contents().keys().any(|name| name.ends_with(".sst")), "the parent writes it");
-    }
-
-    #[test]
-    fn batches_in_a_forked_child_keep_their_memory() {
-        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
-        let db = options.open("db").expect("a new store");
-        let mut tables =
-            db.store().begin_ingest(db.default_keyspace().tree()).expect("the store is open");
-        tables.threads = 2;
-        db.store().add_ingested(&mut tables, b"key", b"value").expect("there is room");
-        let share = Arc::clone(tables.batch.as_ref().expect("one entry").taken.share());
-        tables.forget_files();
-        drop(tables);
-        assert!(share.bytes() > 0, "a release waits for locks");
-    }
-
-    /// Otherwise compactions of long entries would wait for the caller.
-    #[test]
-    fn a_batch_stays_within_its_share_when_the_limit_grows() {
-        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(2);
-        let db = options.memory_budget(16 << 20).open("db").expect("a new store");
-        let tree = db.store().versions.trees().get("default").cloned().expect("it is always there");
-        let mut tables = db.store().begin_ingest(&tree).expect("it is open");
-        tables.threads = 2;
-        let mut is_beyond = |numbers: std::ops::Range<u64>| {
-            for number in numbers {
-                let added = db.store().add_ingested(&mut tables, &number.to_be_bytes(), &[7; 1000]);
-                added.expect("there is room");
-                if tables.batch.as_ref().is_some_and(|batch| batch.taken.share().is_beyond()) {
-                    return true;
-                }
-            }
-            false
-        };
-        assert!(!is_beyond(0..1));
-        db.set_memory_budget(256_u64 << 20).expect("a valid budget");
-        assert!(!is_beyond(1..10_000));
-        db.store().discard_ingested(&mut tables);
-    }
-}
+mod tests;

@@ -117,7 +117,11 @@ impl Store {
     /// # Errors
     ///
     /// As [`TableStore::open`](crate::table::store::TableStore::open).
-    fn open_new(&self, tree: &Tree, added: &[Arc<TableMeta>]) -> Result<Vec<Arc<LiveTable>>> {
+    pub(super) fn open_new(
+        &self,
+        tree: &Tree,
+        added: &[Arc<TableMeta>],
+    ) -> Result<Vec<Arc<LiveTable>>> {
         let (listener, options) = (self.options.listener.as_deref(), tree.kept_options());
         let mut opened = Vec::with_capacity(added.len());
         for meta in added {

@@ -41,7 +41,7 @@ use crate::{
     Result,
     commit::Write,
     keyspace_options::Compression,
-    log::values::{LoggedValue, LoggedValues, ValueFile},
+    log::values::{LoggedValue, LoggedValues, ValueFile, fit_record},
     memory::{Charge, MemoryUse},
     read::tree::Tree,
     read::view::PlacedMemtable,
@@ -57,9 +57,6 @@ use crate::{
 
 /// Shorter values are in the log: a write call for each costs more than a copy.
 const VALUE_BYTES_MIN: u64 = 1 << 10;
-
-/// Maximum number of values of a record in blob files: their references fit one fragment.
-const VALUES_MAX: usize = 1024;
 
 /// Buffer of an open file. A shorter value and its checksum are one append.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -292,6 +289,7 @@ impl Store {
             return None;
         }
         let (mut logged, mut places) = (LoggedValues::default(), Vec::new());
+        let mut value_bytes = 0;
         for (index, entry) in write.entries.iter().enumerate() {
             let (tree, bytes) = (&write.targets[entry.target].tree, entry.value.len() as u64);
             let is_long = is_lasting_value(Trailer::new(0, entry.kind))
@@ -299,6 +297,10 @@ impl Store {
                 && tree.options().blob_value_bytes.is_some_and(|bytes_min| bytes >= bytes_min);
             if !is_long {
                 continue;
+            }
+            value_bytes += bytes;
+            if !fit_record(places.len() as u64 + 1, value_bytes) {
+                break;
             }
             let range = entry.value.clone();
             let value = &write.payload[range.clone()];
@@ -309,9 +311,6 @@ impl Store {
                 logged.files.push(file);
             }
             places.push((index, reference));
-            if places.len() >= VALUES_MAX {
-                break;
-            }
         }
         (!places.is_empty()).then_some((logged, places))
     }

@@ -24,6 +24,7 @@
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
 //! | [`logged_values`], [`logged_file`]     | long values, written once beside the log      |
 //! | [`ingest`]                             | bulk load: tables written beside the history  |
+//! | [`ingest_threads`]                     | divides threads among bulk loads              |
 //! | [`stream_slots`]                       | bound of values that are streamed in          |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
 //! | [`checkpoint`]                         | links the files of a store into a new one     |
@@ -47,6 +48,7 @@ pub(crate) mod ingest;
 mod ingest_files;
 pub(crate) mod ingest_stream;
 pub(crate) mod ingest_tables;
+mod ingest_threads;
 mod install;
 mod interval_thread;
 mod keyspace_set;
@@ -79,6 +81,8 @@ mod verify_changes;
 pub(crate) mod verify_table;
 pub(crate) mod versions;
 pub(crate) mod writer;
+
+use std::sync::{Arc, atomic::AtomicUsize};
 
 use self::{
     follower::Follower, logged_values::ValueFiles, scheduler::Scheduler, stream_slots::StreamSlots,
@@ -120,6 +124,8 @@ pub(crate) struct Store {
     values: ValueFiles,
     /// Bound of values that are streamed in.
     streams: StreamSlots,
+    /// Threads of all bulk loads.
+    ingest_threads: Arc<AtomicUsize>,
     /// As the store was opened, or the budget was changed since.
     memory_budget: Mutex<MemoryBudget>,
     opening: OpeningStats,

@@ -407,6 +407,7 @@ fn new_store(
         hash_seed: tables.hash_seed,
         values,
         streams: StreamSlots::default(),
+        ingest_threads: Arc::default(),
         memory_budget: Mutex::new(options.memory),
         options,
         tables,

@@ -41,7 +41,8 @@ impl TableVerifier<'_> {
                 match BlobReference::decode(cursor.value_ref()) {
                     Ok(reference) => {
                         let file = reference.file_id;
-                        *used_bytes.entry(file).or_default() += reference.bytes;
+                        let used = used_bytes.entry(file).or_default();
+                        *used = used.saturating_add(reference.bytes);
                         let read =
                             sources.get(&file).map(|(it, salt)| reference.read(&**it, *salt));
                         if let Some(Err(error)) = read {

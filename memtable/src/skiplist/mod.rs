@@ -16,6 +16,7 @@
 //! Source: Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 1990.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     marker::PhantomData,
     ptr::{self, NonNull},
     sync::atomic::{
@@ -199,13 +200,20 @@ impl RawNode {
 }
 
 impl SkipList {
+    /// Creates an empty list. Draws unpredictable heights: otherwise an order of inserts could be
+    /// prepared that leaves most nodes behind no tall one, and makes searches linear.
     pub(crate) fn new() -> Self {
+        Self::with_seed(RandomState::new().hash_one(SEED_STEP))
+    }
+
+    /// Creates an empty list whose heights depend on `seed` only.
+    fn with_seed(seed: u64) -> Self {
         Self {
             arena: Arena::default(),
             tower: Default::default(),
             height: AtomicUsize::new(1),
             entries: AtomicUsize::new(0),
-            seed: AtomicU64::new(SEED_STEP),
+            seed: AtomicU64::new(seed),
         }
     }
 

@@ -174,7 +174,7 @@ fn insert_concurrently<const N: usize>(
 ) {
     let value = Bytes::from(b"value".to_vec());
     let shared = Arc::new(Shared {
-        list: SkipList::new(),
+        list: SkipList::with_seed(SEED_STEP),
         entries: [initial, &threads.concat()].concat(),
         inserted: array::from_fn(|_| AtomicBool::new(false)),
         value: value.clone(),

@@ -32,6 +32,33 @@ fn values_round_trip() {
     }
 }
 
+/// No reader accepts a reference to a longer one.
+#[test]
+fn a_value_above_the_limit_is_refused() {
+    let mut writer = BlobWriter::new(Vec::new(), IDENTITY, Compression::None, 1 << 10)
+        .expect("a vector does not fail");
+    let bytes = writer.bytes();
+    let too_long = VALUE_BYTES_MAX + 1;
+    let refused = writer.add(&vec![0; too_long]).expect_err("it is too long");
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    let fill = |_: &mut [u8]| panic!("nothing is read");
+    let refused = writer.add_from(too_long as u64, fill, |error| error).expect_err("too long");
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(writer.bytes(), bytes, "the file is unchanged");
+}
+
+/// A reader allocates the stored bytes before it checks them.
+#[test]
+fn a_block_longer_than_its_value_is_refused() {
+    for (bytes, is_good) in [(15, true), (16, false), (1 << 40, false)] {
+        let reference =
+            BlobReference { file_id: 9, offset: 64, bytes, value_bytes: 10, index_bytes: 0 };
+        let mut stored = Vec::new();
+        reference.encode(&mut stored);
+        assert_eq!(BlobReference::decode(&stored).is_ok(), is_good, "{bytes} bytes");
+    }
+}
+
 #[test]
 fn damage_is_detected() {
     let (good, references, used) = file(&[&[5; 40], &[6; 50]], Compression::None);

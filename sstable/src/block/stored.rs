@@ -23,7 +23,7 @@ use bytes::Bytes;
 use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
-use sievedb_format::{Corruption, Decoder, Encode, checksum};
+use sievedb_format::{Corruption, Decoder, Encode, KEY_BYTES_MAX, VALUE_BYTES_MAX, checksum};
 
 use super::{
     builder::KEPT_BYTES_MAX,
@@ -34,6 +34,10 @@ use crate::options::Compression;
 
 /// Length of type and checksum, in bytes.
 pub(crate) const TRAILER_BYTES: usize = size_of::<u8>() + size_of::<u32>();
+
+/// Maximum length of the content of a compressed block, in bytes: the largest block size and one
+/// entry.
+pub(crate) const CONTENT_BYTES_MAX: u64 = (KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20)) as u64;
 
 /// Type of an uncompressed block.
 pub(crate) const TYPE_RAW: u8 = 0;

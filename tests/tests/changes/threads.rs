@@ -184,6 +184,22 @@ fn a_task_is_woken_by_a_write_and_by_the_close() {
     assert!(matches!(changes.poll_next(&mut context), Poll::Ready(None)));
 }
 
+/// A task that waits is kept, an earlier or dropped one is not: its memory would grow until the
+/// next write.
+#[test]
+fn a_stream_keeps_the_waker_of_its_last_poll_only() {
+    let (_, db) = open();
+    let mut changes = db.changes(db.snapshot().sequence()).unwrap();
+    let tasks: [Arc<Woken>; 2] = Default::default();
+    for task in &tasks {
+        let waker = Waker::from(Arc::clone(task));
+        assert!(changes.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    }
+    assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 2]);
+    drop(changes);
+    assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 1]);
+}
+
 struct Panics;
 
 impl Wake for Panics {

@@ -123,6 +123,25 @@ pub(crate) fn footer_part(bytes: &[u8], kind: u8) -> Option<Part> {
     Some(Part::Block { salt: salt(bytes), place })
 }
 
+/// Returns a table whose block of this kind, which must be the last one, has another content.
+pub(crate) fn with_block(bytes: &[u8], kind: u8, content: &[u8]) -> Vec<u8> {
+    let place = footer_part(bytes, kind).expect("the table has the block").place();
+    let mut tail = bytes[place.end..].to_vec();
+    let entries_end = tail.len() - TABLE_TAIL_BYTES;
+    for entry in tail[..entries_end].chunks_mut(FOOTER_ENTRY_BYTES) {
+        if entry[0] == kind {
+            entry[10..18].copy_from_slice(&(content.len() as u64 + 5).to_le_bytes());
+        }
+    }
+    let mut forged = [&bytes[..place.start], content, &[0; 5]].concat();
+    let list = forged.len();
+    tail[entries_end..entries_end + 8].copy_from_slice(&(list as u64).to_le_bytes());
+    forged.extend(tail);
+    Part::Block { salt: salt(bytes), place: place.start..list }.seal(&mut forged);
+    Part::Footer(list..forged.len()).seal(&mut forged);
+    forged
+}
+
 /// Returns the kind and range of each block that the footer of a table names.
 fn footer_blocks(bytes: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
     let tail = bytes.len() - TABLE_TAIL_BYTES;

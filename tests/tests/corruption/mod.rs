@@ -24,6 +24,7 @@ mod files;
 mod filters;
 pub(crate) mod forge;
 mod forged;
+mod forged_ingest;
 mod log_record;
 mod logs;
 mod lost_manifest;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sievedb::{
-    ChangeRetention, Db, Durability, Event, EventListener, KeyspaceOptions,
+    ChangeRetention, Db, Durability, Event, EventListener, KeyspaceOptions, Options,
     changes::ChangesOptions, clock::SystemClock,
 };
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
@@ -230,6 +230,37 @@ fn listener_may_drop_the_last_handle_when_an_asynchronous_write_of_the_log_fails
         let report = reports.recv_timeout(Duration::from_secs(120));
         assert_eq!(report.expect(name), "read-only", "{name}");
         assert!(fails.join().unwrap(), "{name}");
+        options().open(STORE_DIR).expect("the listener has closed the store");
+    }
+}
+
+/// Without workers, the future of a wait for room flushes, and does not keep the store open.
+#[test]
+fn listener_may_drop_the_last_handle_when_a_wait_for_room_fails() {
+    for syncs in 0.. {
+        let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        let (sender, reports) = mpsc::channel();
+        let listener = Arc::new(Reporting(Mutex::default(), Mutex::new(sender)));
+        let options = || Options::new().fs(fs.clone()).worker_threads(0).memory_budget(8 << 20);
+        let db = options().listener(listener.clone()).open(STORE_DIR).unwrap();
+        let mut batch = db.batch();
+        batch.insert(&db, "a", vec![7; 1_200 << 10]).unwrap();
+        batch.try_commit(Durability::OsBuffer).unwrap();
+        batch.insert(&db, "b", vec![7; 1_200 << 10]).unwrap();
+        batch.try_commit(Durability::OsBuffer).expect_err("the first memtable is not flushed");
+        let room = batch.room();
+        fs.inject(Fault::new(EIO, Times::Once).calls(&Call::SYNCS).after(syncs));
+        *listener.0.lock().unwrap() = Some(db.clone());
+        drop((batch, db));
+        let waits = thread::spawn(|| room.wait());
+        let report = reports.recv_timeout(Duration::from_secs(120)).expect("no deadlock");
+        let waited = waits.join().unwrap();
+        if report == "flushed" {
+            // A later sync may have failed.
+            assert!(syncs >= 3, "log, table and manifest are synced");
+            break;
+        }
+        assert!(waited.is_err(), "{syncs} syncs before");
         options().open(STORE_DIR).expect("the listener has closed the store");
     }
 }

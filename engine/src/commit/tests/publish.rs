@@ -104,3 +104,33 @@ fn writes_become_visible_in_order() {
         assert_eq!(model.look(), all);
     });
 }
+
+/// The thread of a write may be one that an executor parks: it polls a task, and parks until the
+/// waker of the task. The waker may come while the write waits.
+#[test]
+fn a_wait_returns_the_token_of_an_executor() {
+    explore(2000, || {
+        let queue = &PublishQueue::new(0);
+        let write = Arc::new(InFlight::new(1, 1, Write::default()));
+        queue.push(Arc::clone(&write));
+        let (is_ready, executor) = (&AtomicBool::new(false), &Mutex::new(None));
+        thread::scope(|scope| {
+            let waiting = Arc::clone(&write);
+            scope.spawn(move || {
+                *executor.lock() = Some(thread::current());
+                while !is_ready.load(SeqCst) {
+                    queue.wait_published(&waiting);
+                    thread::park();
+                }
+            });
+            scope.spawn(move || {
+                is_ready.store(true, SeqCst);
+                let thread = executor.lock().clone();
+                if let Some(thread) = thread {
+                    thread.unpark();
+                }
+            });
+            queue.complete(&write);
+        });
+    });
+}

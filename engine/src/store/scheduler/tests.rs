@@ -2,6 +2,7 @@
 
 mod behind;
 mod full_disk;
+mod ingests;
 mod phases;
 mod priorities;
 mod skipped;

@@ -177,7 +177,7 @@ impl Drop for ActsAsWorker {
 
 impl Store {
     /// Calls `work`, and reports afterwards if the store became read-only, as a worker does.
-    pub(in crate::store) fn report_later<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn report_later<T>(&self, work: impl FnOnce() -> T) -> T {
         let acts = ActsAsWorker { before: WORKER_OF.replace(&raw const self.scheduler) };
         let is_outer = !ptr::eq(acts.before, &raw const self.scheduler);
         let result = work();

@@ -205,3 +205,23 @@ fn a_filter_rebuild_that_found_no_space_waits_ever_longer() {
     fs.heal();
     db.wait_for_background().expect("there is room");
 }
+
+/// A failed ingest leaves no bytes that are never subtracted: they would hide freed space.
+#[test]
+fn the_files_of_a_failed_ingest_occupy_no_space() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let options = options(0).fs(Arc::clone(&fs) as _);
+    let options = options.keyspace(KeyspaceOptions::new().blob_value_bytes(Some(500)));
+    let db = options.open("db").expect("a new store");
+    let entries = || (0..9_u8).map(|key| ([key], [key; 900]));
+    db.ingest(entries()).expect("there is room");
+    let (_, before) = db.store().point_of_space();
+    let of_log = Fault::new(NO_SPACE, Times::Once).calls(&[Call::Append]).suffix(".log");
+    let of_table = Fault::new(5, Times::Once).calls(&[Call::ReadAt]).suffix(".sst");
+    for fault in [of_log, of_table] {
+        fs.inject(fault);
+        db.ingest(entries()).expect_err("a call fails");
+        db.wait_for_background().expect("there is room");
+        assert_eq!(db.store().point_of_space().1, before);
+    }
+}
