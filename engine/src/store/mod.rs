@@ -55,6 +55,7 @@ mod log_state;
 mod logged_file;
 mod logged_values;
 mod memory;
+mod merge_ranges;
 pub(crate) mod open_store;
 mod open_tables;
 mod orphans;
