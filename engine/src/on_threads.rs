@@ -52,9 +52,42 @@ pub(crate) fn on_threads<T: Sync, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Calls `here` with the first item, and meanwhile `there` with up to `threads` others, each on a
+/// thread of its own. Then calls `here` with the rest, for which no thread was started. Returns the
+/// results in the order of the items.
+///
+/// A panic continues on the calling thread, after the end of the others.
+pub(crate) fn beside_threads<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    mut here: impl FnMut(&T) -> R,
+    there: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let there = &there;
+    thread::scope(|scope| {
+        let (first, others) = items.split_at(items.len().min(1));
+        let started: Vec<_> = others
+            .iter()
+            .take(threads)
+            .zip(1..)
+            .map_while(|(item, number)| {
+                let thread = thread::Builder::new().name(format!("sievedb-range-{number}"));
+                thread.spawn_scoped(scope, move || there(item)).ok()
+            })
+            .collect();
+        let mut results: Vec<R> = first.iter().map(&mut here).collect();
+        let of_rest: Vec<R> = others[started.len()..].iter().map(here).collect();
+        for thread in started {
+            results.push(thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
+        }
+        results.extend(of_rest);
+        results
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::{collections::BTreeSet, io, panic::AssertUnwindSafe, thread::ThreadId};
 
     use super::*;
     use crate::Error;
@@ -86,6 +119,36 @@ mod tests {
             let first: u64 = path.to_str().unwrap().parse().unwrap();
             assert!((20..20 + threads as u64).contains(&first), "{threads} threads: {first}");
             assert!(begun.into_inner() <= 20 + threads, "others go on after an error");
+        }
+    }
+
+    #[test]
+    fn items_without_a_thread_are_done_on_the_calling_one() {
+        let here = thread::current().id();
+        for (threads, items, want) in [(0, 4, 1), (1, 4, 2), (3, 4, 4), (9, 4, 4), (9, 1, 1)] {
+            let items: Vec<usize> = (0..items).collect();
+            let run = |item: &usize| (*item, thread::current().id());
+            let done = beside_threads(threads, &items, run, run);
+            assert!(done.iter().map(|(item, _)| item).eq(&items), "{threads} threads");
+            assert_eq!(done[0].1, here);
+            let ids: BTreeSet<_> = done.iter().map(|(_, id)| format!("{id:?}")).collect();
+            assert_eq!(ids.len(), want, "{threads} threads");
+        }
+        let run = |_: &u64| thread::current().id();
+        assert_eq!(beside_threads(4, &[], run, run), [] as [ThreadId; 0]);
+    }
+
+    #[test]
+    fn a_panic_continues_on_the_calling_thread_after_the_others() {
+        for bad in 0..3 {
+            let done = AtomicUsize::new(0);
+            let run = |item: &u64| {
+                assert_ne!(*item, bad, "planted");
+                done.fetch_add(1, Relaxed);
+            };
+            let all = AssertUnwindSafe(|| beside_threads(2, &[0, 1, 2], run, run));
+            assert!(panic::catch_unwind(all).is_err());
+            assert_eq!(done.into_inner(), 2);
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct Options {
     pub(crate) change_retention: Option<ChangeRetention>,
     pub(crate) open_files_max: usize,
     pub(crate) worker_threads: usize,
+    /// Ranges of each compaction, for tests.
+    pub(crate) compaction_ranges: Option<usize>,
     pub(crate) read_mode: ReadMode,
     pub(crate) stats_file_interval: Option<Duration>,
     /// `None` keeps the stored options of the default keyspace.
@@ -95,6 +97,7 @@ impl Default for Options {
             change_retention: None,
             open_files_max: DEFAULT_OPEN_FILES_MAX,
             worker_threads: DEFAULT_WORKER_THREADS,
+            compaction_ranges: None,
             read_mode: ReadMode::default(),
             stats_file_interval: None,
             keyspace: None,
@@ -181,10 +184,23 @@ impl Options {
 
     /// Number of threads for flushes, compactions and filters.
     ///
+    /// A large compaction merges several ranges of keys at the same time. It uses one thread for
+    /// each, if other threads are idle, and at most half of the processors. A range has at least
+    /// 16 MiB of input, and at least [`table_bytes`](KeyspaceOptions::table_bytes). A keyspace with a
+    /// [compaction filter](KeyspaceOptions::compaction_filter) has one range.
+    ///
     /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0, the writing thread runs
     /// background work after each write that makes it due: slow, but deterministic, for tests.
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = threads;
+        self
+    }
+
+    /// Cuts each compaction into this number of ranges, however short they are, for tests. Ranges
+    /// for which no worker is idle are merged one after another.
+    #[doc(hidden)]
+    pub fn compaction_ranges(mut self, ranges: usize) -> Self {
+        self.compaction_ranges = Some(ranges);
         self
     }
 

@@ -187,6 +187,19 @@ impl TableBounds {
         Some(hull)
     }
 
+    /// Returns the bounds of the keys that are within both, possibly [empty](Self::is_empty).
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let start = if self.cmp_starts(other).is_lt() { other } else { self };
+        let end = if self.cmp_ends(other).is_gt() { other } else { self };
+        Self {
+            smallest: Arc::clone(&start.smallest),
+            largest: Arc::clone(&end.largest),
+            smallest_excluded: start.smallest_excluded,
+            largest_excluded: end.largest_excluded,
+        }
+    }
+
     /// Returns the field that marks exclusive ends; 0 if both are inclusive.
     #[must_use]
     pub fn exclusions(&self) -> u64 {
@@ -236,6 +249,17 @@ mod tests {
             all.push(TableBounds::of_range(&[from], b""));
         }
         all
+    }
+
+    #[test]
+    fn an_intersection_holds_the_keys_of_both() {
+        for one in all() {
+            for other in all() {
+                let both = one.intersection(&other);
+                let want: Vec<_> = keys(&one).into_iter().filter(|key| other.holds(key)).collect();
+                assert_eq!(keys(&both), want, "{one:?} and {other:?}");
+            }
+        }
     }
 
     /// Returns the keys within `bounds`, of one byte or with a second one.

@@ -12,7 +12,7 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockHandle, BlockInner, BlockRef, BlockRole, ValueRef},
+    block::{Block, BlockCursor, BlockHandle, BlockInner, BlockRef, BlockRole, ValueRef},
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse},
     cursor::TableCursor,
@@ -192,6 +192,29 @@ impl Table {
         let first = if is_whole { 0 } else { (position(start) + 1).min(entries) };
         let behind = if end.is_empty() { entries } else { position(end) };
         behind.saturating_sub(first) as f64 / entries.max(1) as f64
+    }
+
+    /// Cuts the table into pieces of at least `bytes_min` bytes, except the last one, at entries of
+    /// the top index. Returns a user key at or after all keys of each piece, and its bytes.
+    ///
+    /// Reads nothing. The keys ascend, and two may be equal.
+    #[must_use]
+    pub fn pieces(&self, bytes_min: u64) -> Vec<(Vec<u8>, u64)> {
+        let (mut pieces, mut start) = (Vec::new(), 0);
+        let mut entry = BlockCursor::new(self.top_index.clone());
+        entry.seek_to_first();
+        for left in (0..self.top_index.entries()).rev() {
+            let (Some(key), Some(handle)) = (entry.key(), entry.handle()) else { break };
+            // A partition is after its data blocks.
+            let end = handle.range().end;
+            let bytes = end.saturating_sub(start);
+            if bytes >= bytes_min || left == 0 {
+                pieces.push((key.user_key.to_vec(), bytes));
+                start = end;
+            }
+            entry.next();
+        }
+        pieces
     }
 
     /// Returns the newest version of `user_key` at or below `sequence`, with its value.

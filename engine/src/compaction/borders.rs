@@ -17,7 +17,7 @@ const LARGEST_PER_CENT: u64 = 150;
 ///
 /// A table that ends where one of the next level does is later merged with fewer tables of that
 /// level. RocksDB aligns its outputs alike since 7.8 (`Align Compaction Output File`, 2022).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Borders {
     /// Last keys of the tables of the next level that the merge has not passed, ascending.
     ends: Peekable<vec::IntoIter<Arc<[u8]>>>,

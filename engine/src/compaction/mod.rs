@@ -24,6 +24,7 @@
 //! | [`operands`]   | merge operands that a flush or a compaction makes fewer            |
 //! | `simulation`   | simulated amplification, in tests and with the feature `simulation` |
 //! | [`ranges`]     | range tombstones that a flush or a compaction keeps                |
+//! | [`split`]      | ranges of keys that a compaction merges at the same time           |
 
 pub(crate) mod blob_depth;
 pub(crate) mod blob_garbage;
@@ -45,6 +46,7 @@ pub(crate) mod readers;
 pub(crate) mod retain;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) mod simulation;
+pub(crate) mod split;
 mod stripes;
 mod tiered;
 pub(crate) mod tombstones;

@@ -125,10 +125,14 @@ impl RangeFragments {
         }
     }
 
-    /// Returns `true` if no reader needs an entry of `table`, because range tombstones of their
-    /// stripe cover them all.
-    pub(crate) fn hides(&self, table: &TableMeta) -> bool {
-        let TableMeta { bounds, smallest_sequence, largest_sequence, .. } = table;
+    /// Returns `true` if no reader needs an entry of `table` within `keys`, because range tombstones
+    /// of their stripe cover them all.
+    pub(crate) fn hides(&self, table: &TableMeta, keys: &TableBounds) -> bool {
+        if self.fragments.is_empty() {
+            return false;
+        }
+        let TableMeta { smallest_sequence, largest_sequence, .. } = table;
+        let bounds = table.bounds.intersection(keys);
         // Newer than all entries, and seen by each reader that sees one.
         let stripe_end = self.stripes.end(self.stripes.of(*smallest_sequence));
         let hides =
@@ -154,6 +158,26 @@ impl RangeFragments {
         }
         false
     }
+}
+
+/// Returns the parts of `tombstones` within `keys`, which have an inclusive start and an exclusive
+/// end.
+pub(crate) fn cut<'t>(
+    tombstones: impl IntoIterator<Item = &'t RangeTombstone>,
+    keys: &TableBounds,
+) -> Vec<RangeTombstone> {
+    let cut_one = |one: &RangeTombstone| {
+        let cut = TableBounds {
+            smallest: Arc::clone(&one.start),
+            largest: Arc::clone(&one.end),
+            largest_excluded: true,
+            ..TableBounds::default()
+        };
+        let TableBounds { smallest: start, largest: end, .. } = cut.intersection(keys);
+        let is_within = ends_above(&end, &start);
+        is_within.then_some(RangeTombstone { start, end, sequence: one.sequence })
+    };
+    tombstones.into_iter().filter_map(cut_one).collect()
 }
 
 /// Returns the fragments of `tombstones`, by start.

@@ -90,6 +90,8 @@ const CHECK_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct RetainStream<'f, C, B, S> {
     cursor: C,
+    /// User key to begin at; empty for the first one.
+    start: Vec<u8>,
     stops: S,
     /// Entries, and bytes of values read or moved, since the last check.
     unchecked: (u32, usize),
@@ -127,6 +129,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
     pub(crate) fn new(cursor: C, readers: Readers, is_bottom: B, stops: S) -> Self {
         Self {
             cursor,
+            start: Vec::new(),
             stops,
             unchecked: (0, 0),
             readers,
@@ -145,6 +148,11 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
             is_settled: false,
             is_removed: false,
         }
+    }
+
+    /// Makes the stream begin at the user key `start`.
+    pub(crate) fn from(self, start: &[u8]) -> Self {
+        Self { start: start.to_vec(), ..self }
     }
 
     /// Makes the stream set sequence numbers that no reader needs to 0.
@@ -183,7 +191,10 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         self.is_positioned = false;
         self.stripe = None;
         self.made.clear();
-        self.cursor.seek_to_first()?;
+        match self.start.is_empty() {
+            true => self.cursor.seek_to_first()?,
+            false => self.cursor.seek(InternalKey::seek(&self.start, SEQUENCE_MAX))?,
+        }
         self.find()
     }
 

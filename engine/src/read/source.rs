@@ -95,13 +95,6 @@ impl Source {
         let run = TableRun { tables: tables.into(), rank: 0, scan: scan.clone() };
         Self::Run(RunCursor::new(run, &scan.bounds))
     }
-
-    /// Returns the entries of tables in key order, to be read once: blocks used by lookups stay in
-    /// the cache.
-    pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>, cursor: CursorOptions) -> Self {
-        let run = TableRun { tables: tables.into(), rank: 0, scan: ScanOptions::once(cursor) };
-        Self::Run(RunCursor::new(run, &KeyBounds::ALL))
-    }
 }
 
 /// Calls a method of the cursor of a memtable or of a run.

@@ -1,8 +1,16 @@
 //! Chooses compactions from the present version, and executes them.
 
-use std::{borrow::Cow, cell::Cell, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use sievedb_format::{RangeTombstone, SequenceNumber};
+use sievedb_format::SequenceNumber;
 use sievedb_sstable::{Completed, TableOrigin};
 
 use crate::{
@@ -18,37 +26,28 @@ use crate::{
         filtering::Filtering,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        ranges::RangeFragments,
-        retain::RetainStream,
         tombstones::{Overwritten, OverwrittenEntries, Skipped},
     },
     compaction_filter::CompactionFilter,
     compaction_style::CompactionStyle,
     filters::choose_filter,
     history_length::HistoryStart,
-    iter::{bounds::KeyBounds, merge::MergeCursor},
+    iter::bounds::KeyBounds,
     keyspace_options::KeyspaceOptions,
     listener::Event,
     planted::PlantedBug,
-    read::source::Source,
     read::tree::Tree,
     store::Store,
-    store::table_output::{NewTables, write_tables},
+    store::merge_ranges::{Merge, RUNS_IN_SHARE},
+    store::table_output::NewTables,
     store::versions::change::{ByFilter, Change, Move},
     store::writer::throttle::{Pressure, pressure},
     table::TablePlace,
     table::cache_room::WorkerShare,
-    table::read_buffers::{ReadBuffers, RunBuffers},
+    table::read_buffers::RunBuffers,
     table::{LiveTable, TableMeta},
     version::{Run, Version},
 };
-
-/// Read-ahead of all inputs takes at most this share of a worker's part for writing: 2 MiB of 16,
-/// enough for eight runs. The tables that are written need the rest.
-const READ_AHEAD_IN_SHARE: u64 = 8;
-/// Blocks and index partitions of all inputs take at most this share of a worker's part for
-/// writing, unless a few runs take more.
-const RUNS_IN_SHARE: u64 = 4;
 
 /// The next compaction of a keyspace.
 #[derive(Debug)]
@@ -263,18 +262,10 @@ impl Store {
             let view = tree.view_seldom();
             (Arc::clone(&view.version), view.cleared)
         };
-        let Some(mut inputs) = input_runs(&version, compaction) else {
+        let Some(inputs) = input_runs(&version, compaction) else {
             // The keyspace was dropped or cleared.
             return Ok(Ended::Done);
         };
-        if compaction.is_trivial_move || compaction.is_unlink {
-            inputs.clear();
-        }
-        let buffers_of =
-            |run: &Vec<Arc<LiveTable>>| RunBuffers::of_tables(run.iter().map(Arc::as_ref));
-        let runs: Vec<_> = inputs.iter().map(buffers_of).collect();
-        let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
-        let buffers = ReadBuffers::take(share, &runs, read_ahead_bytes_max);
         let level = compaction.output_level;
         let mut bytes_written = 0;
         let change = if compaction.is_trivial_move {
@@ -294,18 +285,21 @@ impl Store {
             }
             change
         } else {
-            let was_interrupted = Cell::new(false);
-            let stops = || {
-                let is_gone = || tree.is_dropped() || tree.view_seldom().cleared != cleared;
-                was_interrupted.set(interrupts() || is_gone());
-                was_interrupted.get() || self.tables.is_closing()
+            let was_interrupted = AtomicBool::new(false);
+            let is_gone = || tree.is_dropped() || tree.view_seldom().cleared != cleared;
+            let stops = |is_interrupted| {
+                was_interrupted.fetch_or(is_interrupted, Relaxed);
+                is_interrupted || self.tables.is_closing()
             };
+            let stops_here = || stops(interrupts() || is_gone());
+            let stops_there = || stops(self.scheduler.is_paused() || is_gone());
             let filter = tree.compaction_filter();
             let called = filter.as_ref();
+            let stops = (stops_here, stops_there);
             let merged =
-                self.merge_inputs(tree, &version, compaction, inputs, called, &buffers, stops);
+                self.merge_inputs(tree, &version, compaction, inputs, called, share, stops);
             let (added, filtered) = match merged {
-                Err(_) if was_interrupted.get() => return Ok(Ended::Interrupted),
+                Err(_) if was_interrupted.load(Relaxed) => return Ok(Ended::Interrupted),
                 Err(error @ Error::CompactionFilterFailed { .. }) => {
                     self.fail_compaction_filter(tree, called, &error);
                     return Ok(Ended::Interrupted);
@@ -361,7 +355,8 @@ impl Store {
         self.versions.trees().values().map(of_tree).sum()
     }
 
-    /// Merges the inputs into new tables, until `stops` returns `true`. Shows values to `filter`.
+    /// Merges the inputs into new tables, until one of `stops` returns `true`: the first one on this
+    /// thread, the second one on others. Shows values to `filter`.
     #[expect(clippy::too_many_arguments, reason = "one caller, which has them all apart")]
     fn merge_inputs(
         &self,
@@ -370,8 +365,8 @@ impl Store {
         compaction: &Compaction,
         inputs: Vec<Vec<Arc<LiveTable>>>,
         filter: Option<&Arc<dyn CompactionFilter>>,
-        buffers: &ReadBuffers,
-        stops: impl FnMut() -> bool,
+        share: &Arc<WorkerShare>,
+        stops: (impl FnMut() -> bool, impl Fn() -> bool + Sync),
     ) -> Result<(Vec<Arc<TableMeta>>, Option<ByFilter>)> {
         let metas = version.metas();
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
@@ -397,23 +392,8 @@ impl Store {
             let filter = Arc::clone(filter);
             Filtering::new(filter, tree.name(), output_level, is_bottommost, newest_seen)
         });
-        let mut deeper = older.clone();
-        let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
-        let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
         let runs = inputs.iter().map(|run| run.iter().map(|live| &*live.meta));
         let is_too_deep = must_rewrite(runs, tree.options().blob_depth_max);
-        let ranges = RangeFragments::new(&range_tombstones(&inputs), readers.stripes(), |bounds| {
-            !older.may_overlap(bounds)
-        });
-        let read = |run: Vec<Arc<LiveTable>>| -> Vec<_> {
-            run.into_iter().filter(|live| !ranges.hides(&live.meta)).collect()
-        };
-        let runs = inputs.into_iter().map(read).filter(|run| !run.is_empty());
-        let once = |run| Source::tables_once(run, buffers.cursor_options());
-        let merged = MergeCursor::new(runs.map(once).collect(), 0);
-        let kept = RetainStream::new(merged, readers, is_bottom, stops);
-        let kept = kept.with_ranges(ranges).settling().folding(tree.operator().clone());
-        let mut kept = kept.filtered_by(filtering.as_mut());
         let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);
@@ -450,16 +430,13 @@ impl Store {
         };
         let borders =
             Borders::of_merge(&levels, output_level, &compaction.bounds, options.table_bytes);
-        let written = write_tables(&self.tables, &new, &mut kept, buffers.share(), borders)?;
+        let operator = tree.operator().clone();
+        let merge = Merge { store: self, runs: inputs, readers, older, operator, borders, new };
+        let ranges = merge.split(compaction, filtering.is_some(), share);
+        let written = merge.run(&ranges, filtering.as_mut(), share, stops.0, stops.1)?;
         let has_changed = filtering.is_some_and(|filtering| filtering.has_changed());
         Ok((written, has_changed.then_some(ByFilter { newest_snapshot })))
     }
-}
-
-/// Returns the range tombstones of all inputs.
-fn range_tombstones(inputs: &[Vec<Arc<LiveTable>>]) -> Vec<RangeTombstone> {
-    let tables = inputs.iter().flatten();
-    tables.flat_map(|live| live.table.range_tombstones().iter().cloned()).collect()
 }
 
 /// Returns the ids of tables whose compression is not that of the last level.

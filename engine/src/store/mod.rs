@@ -57,6 +57,7 @@ mod log_state;
 mod logged_file;
 mod logged_values;
 mod memory;
+mod merge_ranges;
 pub(crate) mod open_store;
 mod open_tables;
 mod orphans;

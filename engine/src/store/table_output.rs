@@ -1,6 +1,7 @@
 //! Writes ordered entries into tables of a sorted run.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     iter::Peekable,
     mem,
@@ -10,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, RangeTombstone, SequenceNumber, range_tombstone::ends_above};
-use sievedb_sstable::TableOrigin;
+use sievedb_sstable::{BlobUse, TableOrigin};
 
 use crate::{
     Result,
@@ -18,11 +19,13 @@ use crate::{
     filter_policy::FilterChoice,
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
+    on_threads::beside_threads,
     resolve::{blob_for, is_in_blob_file, put_for},
     store::logged_values::FlushedValues,
+    sync::Mutex,
     table::TableMeta,
     table::TablePlace,
-    table::blob_output::BlobOutput,
+    table::blob_output::{BlobOutput, NewBlobs},
     table::blobs::Blob,
     table::builder::TableBuilder,
     table::cache_room::WorkerShare,
@@ -65,6 +68,38 @@ impl NewTables<'_> {
     }
 }
 
+/// The tables of a range of keys. The last one is open, as it may be the last one of its group.
+#[derive(Debug, Default)]
+pub(crate) struct RangeTables {
+    written: Vec<Arc<TableMeta>>,
+    open: Option<OpenTable>,
+}
+
+/// A table with all its entries. It is obsolete unless it is finished.
+#[derive(Debug)]
+struct OpenTable {
+    table: TableBuilder,
+    /// Blob files that it refers to.
+    blob_files: Vec<BlobUse>,
+    new_blobs: NewBlobs,
+    blob_depth: u64,
+}
+
+impl OpenTable {
+    /// Ends the blob files of the table.
+    fn new(table: TableBuilder, blobs: &mut BlobOutput, tables: &TableStore) -> Result<Self> {
+        let (blob_files, new_blobs, blob_depth) = blobs.end_table(tables)?;
+        Ok(Self { table, blob_files, new_blobs, blob_depth })
+    }
+
+    fn finish(self, place: TablePlace, origin: TableOrigin) -> Result<Arc<TableMeta>> {
+        let origin = TableOrigin { blob_files: self.blob_files, ..origin };
+        let table = self.table.finish(place, origin, self.blob_depth)?;
+        self.new_blobs.finish();
+        Ok(table)
+    }
+}
+
 /// Writes all entries of `kept` into tables that end at `borders`, or earlier if memory for writing
 /// is short, all of one sorted run. All versions of a key are in one table.
 /// Range tombstones are cut where a table ends.
@@ -83,23 +118,105 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> boo
     share: &Arc<WorkerShare>,
     borders: Borders,
 ) -> Result<Vec<Arc<TableMeta>>> {
+    let written = write_range(tables, new, kept, share, borders)?;
+    finish_group(tables, new, vec![written], 0)
+}
+
+/// Writes a range of keys as [`write_tables`], without the last table of the range.
+///
+/// # Errors
+///
+/// As [`write_tables`].
+pub(crate) fn write_range<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
+    tables: &TableStore,
+    new: &NewTables<'_>,
+    kept: &mut RetainStream<'_, C, B, S>,
+    share: &Arc<WorkerShare>,
+    borders: Borders,
+) -> Result<RangeTables> {
     let mut written = Vec::new();
-    let result = write_each(tables, new, kept, share, borders, &mut written);
-    let is_whole = result.is_ok();
-    // Syncs and the manifest edit follow.
-    let result = result.and_then(|()| tables.check_not_closing());
-    if result.is_err() {
-        for table in written.iter().rev() {
-            tables.discard(table, is_whole);
+    match write_each(tables, new, kept, share, borders, &mut written) {
+        Ok(open) => Ok(RangeTables { written, open }),
+        Err(error) => {
+            discard(tables, written, false);
+            Err(error)
         }
     }
-    result?;
+}
+
+/// Removes the tables of a group of ranges, another one of which failed.
+pub(crate) fn discard_ranges(tables: &TableStore, ranges: impl IntoIterator<Item = RangeTables>) {
+    discard(tables, ranges.into_iter().flat_map(|range| range.written).collect(), false);
+}
+
+/// Removes tables of a group, the newest first. `is_whole` is `true` if the group is complete.
+fn discard(tables: &TableStore, mut written: Vec<Arc<TableMeta>>, is_whole: bool) {
+    written.sort_unstable_by_key(|table| Reverse(table.id));
+    written.iter().for_each(|table| tables.discard(table, is_whole));
+}
+
+/// Finishes a group of ranges with all its tables, by up to `threads` threads beside this one.
+///
+/// # Errors
+///
+/// As [`write_tables`].
+pub(crate) fn finish_group(
+    tables: &TableStore,
+    new: &NewTables<'_>,
+    ranges: Vec<RangeTables>,
+    threads: usize,
+) -> Result<Vec<Arc<TableMeta>>> {
+    let (mut written, mut open) = (Vec::new(), Vec::new());
+    for range in ranges {
+        written.extend(range.written);
+        open.extend(range.open);
+    }
+    let result = finish_each(tables, new, open, threads, &mut written);
+    let is_whole = result.is_ok();
+    // Syncs and the manifest edit follow.
+    if let Err(error) = result.and_then(|()| tables.check_not_closing()) {
+        discard(tables, written, is_whole);
+        return Err(error);
+    }
     for table in &mut written {
         Arc::make_mut(table).written_ms = new.written_ms;
     }
     Ok(written)
 }
 
+fn finish_each(
+    tables: &TableStore,
+    new: &NewTables<'_>,
+    mut open: Vec<OpenTable>,
+    threads: usize,
+    written: &mut Vec<Arc<TableMeta>>,
+) -> Result<()> {
+    // A repair finds the last table of a group by its number.
+    open.sort_unstable_by_key(|open| open.table.id());
+    let Some(last) = open.pop() else { return Ok(()) };
+    let open: Vec<_> = open.into_iter().map(|open| Mutex::new(Some(open))).collect();
+    let finish = |open: &Mutex<Option<OpenTable>>| {
+        let open = open.lock().take().expect("each is finished once");
+        open.finish(new.place, new.origin_of_part())
+    };
+    let mut failed = Ok(());
+    for finished in beside_threads(threads, &open, finish, finish) {
+        match finished {
+            Ok(table) => written.push(table),
+            Err(error) => failed = failed.and(Err(error)),
+        }
+    }
+    failed?;
+    if !written.is_empty() || !last.new_blobs.is_empty() {
+        // The last table lists what the group replaces, so the entries of the other files are
+        // durable before it.
+        tables.sync_dir()?;
+    }
+    written.push(last.finish(new.place, new.origin_of_last(tables))?);
+    Ok(())
+}
+
+/// Writes all tables except the last one into `written`, and returns that.
 fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     tables: &TableStore,
     new: &NewTables<'_>,
@@ -107,7 +224,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     share: &Arc<WorkerShare>,
     mut borders: Borders,
     written: &mut Vec<Arc<TableMeta>>,
-) -> Result<()> {
+) -> Result<Option<OpenTable>> {
     let NewTables { options, filter, place, .. } = *new;
     let mut blobs = BlobOutput::new(tables, options, share, new.misplaces_blobs);
     let reading_bytes = share.bytes();
@@ -127,10 +244,8 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
             let mut full = current.take().expect("a full table was just seen");
             let next = next.to_vec();
             ranges.end_table(&mut full, Some(&next))?;
-            let (blob_files, new_blobs, depth) = blobs.end_table(tables)?;
-            let origin = TableOrigin { blob_files, ..new.origin_of_part() };
-            written.push(full.finish(place, origin, depth)?);
-            new_blobs.finish();
+            let full = OpenTable::new(full, &mut blobs, tables)?;
+            written.push(full.finish(place, new.origin_of_part())?);
         }
         let table = match &mut current {
             Some(table) => table,
@@ -167,19 +282,9 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
             kept.next()?;
         }
     }
-    if let Some(mut last) = current {
-        ranges.end_table(&mut last, None)?;
-        let (blob_files, new_blobs, depth) = blobs.end_table(tables)?;
-        if !written.is_empty() || !new_blobs.is_empty() {
-            // The last table lists what the group replaces, so the entries of the other files are
-            // durable before it.
-            tables.sync_dir()?;
-        }
-        let origin = TableOrigin { blob_files, ..new.origin_of_last(tables) };
-        written.push(last.finish(place, origin, depth)?);
-        new_blobs.finish();
-    }
-    Ok(())
+    let Some(mut last) = current else { return Ok(None) };
+    ranges.end_table(&mut last, None)?;
+    OpenTable::new(last, &mut blobs, tables).map(Some)
 }
 
 /// Adds the entry with a copy of its value: to a blob file in pieces, if it is long. Returns

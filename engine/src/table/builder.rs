@@ -125,6 +125,11 @@ impl TableBuilder {
         }
     }
 
+    /// Returns the number of the file.
+    pub(crate) fn id(&self) -> u64 {
+        self.identity.file_id
+    }
+
     /// Returns `true` if nothing was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.writer.entries() == 0

@@ -1,5 +1,8 @@
 //! The memory of a store in its pool: limits of the block cache, and of a worker's writing.
 
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
+
 use std::sync::Arc;
 
 use sievedb_sstable::BlockCache;
@@ -10,7 +13,10 @@ use crate::{
     memory_budget::{MemoryBudget, MemoryParts},
     memory_pool::Pool,
     stats::{Counters, MemoryMoves},
-    sync::{Condvar, Mutex},
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 /// Divisor of a share for the part that tables of a compaction leave free: urgent flushes on the
@@ -196,26 +202,58 @@ impl Drop for CacheRoom {
 /// Within its share it takes memory freely. Beyond it, for long entries, the block cache shrinks.
 /// Only one flush and one other job at a time may exceed their shares; others of their kind wait
 /// for them. A compaction of an idle store is interrupted for them. A job that exceeds its share
-/// waits for no other job, except a compaction for a flush. So each wait ends.
+/// waits for no other job, except a compaction for a flush. So each wait ends. The threads of one
+/// job have a share each, and exceed them together.
 #[derive(Debug)]
 pub(crate) struct WorkerShare {
-    room: Arc<CacheRoom>,
     bytes_max: u64,
-    is_of_flush: bool,
-    state: Mutex<ShareState>,
+    /// Bytes taken.
+    bytes: Mutex<u64>,
+    job: Arc<SharesOfJob>,
 }
 
-#[derive(Debug, Default)]
-struct ShareState {
-    bytes: u64,
-    /// The worker exceeds its share, until its work ends.
-    is_beyond: bool,
+/// The shares of the threads of one job.
+#[derive(Debug)]
+struct SharesOfJob {
+    room: Arc<CacheRoom>,
+    is_of_flush: bool,
+    /// A thread exceeds its share, until the job ends.
+    is_beyond: AtomicBool,
+    /// Held while a thread waits for its turn.
+    turn_of_threads: Mutex<()>,
+}
+
+impl SharesOfJob {
+    /// Waits until the job may exceed its shares.
+    fn go_beyond(&self) {
+        let _turn = self.turn_of_threads.lock();
+        if !self.is_beyond.load(Relaxed) {
+            self.room.turn(self.is_of_flush).take();
+            self.is_beyond.store(true, Relaxed);
+        }
+    }
+}
+
+impl Drop for SharesOfJob {
+    fn drop(&mut self) {
+        if *self.is_beyond.get_mut() {
+            self.room.turn(self.is_of_flush).end();
+        }
+    }
 }
 
 impl WorkerShare {
     /// A share of at most `bytes_max` bytes, for a flush or another job.
     pub(crate) fn new(room: Arc<CacheRoom>, bytes_max: u64, is_of_flush: bool) -> Arc<Self> {
-        Arc::new(Self { room, bytes_max, is_of_flush, state: Mutex::default() })
+        let (is_beyond, turn_of_threads) = Default::default();
+        let job = SharesOfJob { room, is_of_flush, is_beyond, turn_of_threads };
+        Arc::new(Self { bytes_max, bytes: Mutex::default(), job: Arc::new(job) })
+    }
+
+    /// Returns a share of the same size for another thread of the job.
+    pub(crate) fn of_another_thread(&self) -> Arc<Self> {
+        let (bytes_max, job) = (self.bytes_max, Arc::clone(&self.job));
+        Arc::new(Self { bytes_max, bytes: Mutex::default(), job })
     }
 
     /// Returns the size of the share in bytes.
@@ -230,27 +268,27 @@ impl WorkerShare {
     pub(crate) fn rest(&self, is_for_flush: bool) -> Arc<Self> {
         let left = self.bytes_max.saturating_sub(self.bytes());
         let least = if is_for_flush { self.bytes_max / FREE_IN_SHARE } else { 0 };
-        let rest = Self::new(Arc::clone(&self.room), left.max(least), is_for_flush);
+        let rest = Self::new(Arc::clone(&self.job.room), left.max(least), is_for_flush);
         if left < least {
-            rest.go_beyond(&mut rest.state.lock());
+            rest.job.go_beyond();
         }
         rest
     }
 
     /// Returns the bytes that tables of this share leave free.
     pub(super) fn free_bytes(&self) -> u64 {
-        let has_free = !self.is_of_flush && self.bytes_max >= FREE_SHARE_BYTES_MIN;
+        let has_free = !self.job.is_of_flush && self.bytes_max >= FREE_SHARE_BYTES_MIN;
         if has_free { self.bytes_max / FREE_IN_SHARE } else { 0 }
     }
 
     /// Returns the bytes currently taken.
     pub(crate) fn bytes(&self) -> u64 {
-        self.state.lock().bytes
+        *self.bytes.lock()
     }
 
-    /// Returns `true` if the worker exceeds its share, or did so before.
+    /// Returns `true` if a thread of the job exceeds its share, or did so before.
     pub(crate) fn is_beyond(&self) -> bool {
-        self.state.lock().is_beyond
+        self.job.is_beyond.load(Relaxed)
     }
 
     /// Takes `bytes` of the share. The amount can be changed, and is released on drop.
@@ -261,32 +299,21 @@ impl WorkerShare {
     }
 
     fn change(&self, from: u64, to: u64) {
-        let mut state = self.state.lock();
-        state.bytes = state.bytes - from + to;
-        if to > from && state.bytes > self.bytes_max {
-            self.go_beyond(&mut state);
+        let mut bytes = self.bytes.lock();
+        *bytes = *bytes - from + to;
+        if to > from && *bytes > self.bytes_max {
+            self.job.go_beyond();
         }
-        self.room.memory.change_writing(from, to);
+        self.job.room.memory.change_writing(from, to);
         if to > from {
-            self.room.fit();
-        }
-    }
-
-    /// Waits until the worker may exceed its share.
-    fn go_beyond(&self, state: &mut ShareState) {
-        if !state.is_beyond {
-            self.room.turn(self.is_of_flush).take();
-            state.is_beyond = true;
+            self.job.room.fit();
         }
     }
 }
 
 impl Drop for WorkerShare {
     fn drop(&mut self) {
-        if self.state.lock().is_beyond {
-            self.room.turn(self.is_of_flush).end();
-        }
-        self.room.fit();
+        self.job.room.fit();
     }
 }
 
@@ -320,210 +347,5 @@ impl ShareTaken {
 impl Drop for ShareTaken {
     fn drop(&mut self) {
         self.set(0);
-    }
-}
-
-#[cfg(all(test, not(feature = "shuttle")))]
-mod tests {
-    use std::{thread, time::Duration};
-
-    use super::*;
-    use crate::stats::CacheMoves;
-
-    const MIB: u64 = 1 << 20;
-
-    fn room_of(block_cache_bytes: Option<u64>) -> Arc<CacheRoom> {
-        let options = Options::new().memory_budget(64 * MIB);
-        let options = match block_cache_bytes {
-            Some(bytes) => options.block_cache_bytes(bytes),
-            None => options,
-        };
-        CacheRoom::of(&options).expect("a valid budget")
-    }
-
-    fn room() -> Arc<CacheRoom> {
-        room_of(None)
-    }
-
-    #[test]
-    fn the_cache_has_what_the_others_leave() {
-        let room = room();
-        assert_eq!(room.cache().capacity_bytes(), 60 * MIB, "nothing is taken");
-        let uses = [
-            MemoryUse::Memtables,
-            MemoryUse::FrozenMemtables,
-            MemoryUse::PinnedMemtables,
-            MemoryUse::Filters,
-            MemoryUse::Indexes,
-            MemoryUse::Bookkeeping,
-        ];
-        let charges = uses.map(|what| {
-            let before = room.cache().capacity_bytes();
-            let charge = room.memory.charge(what, 3 << 20);
-            room.fit();
-            assert_eq!(before - room.cache().capacity_bytes(), 3 * MIB, "{what:?}");
-            charge
-        });
-        let share = WorkerShare::new(Arc::clone(&room), 4 * MIB, false);
-        let other = WorkerShare::new(Arc::clone(&room), 4 * MIB, false);
-        let within = other.take(4 * MIB);
-        let mut taken = share.take(4 * MIB);
-        assert_eq!(room.cache().capacity_bytes(), 34 * MIB, "workers within their shares");
-        taken.set(20 * MIB);
-        assert_eq!(room.cache().capacity_bytes(), 18 * MIB, "16 beyond");
-        let more = share.take(30 * MIB);
-        assert_eq!(room.cache().capacity_bytes(), MIB, "one step at least");
-        drop((charges, taken, more, share, within, other));
-        assert_eq!(room.cache().capacity_bytes(), 60 * MIB, "all is given back");
-    }
-
-    /// So many tables take no more than the pool has, and a plan is due for each change.
-    #[test]
-    fn filters_give_way_to_the_bookkeeping_of_many_tables() {
-        let room = room();
-        let memory = &room.memory;
-        let filters = memory.charge(MemoryUse::Filters, 16 << 20);
-        let tables = memory.charge(MemoryUse::Bookkeeping, 0);
-        let mut held = 0;
-        for (bytes, want, is_due) in [
-            (24, 16, false),
-            (30, 10, true),
-            (31, 9, true),
-            (60, 8, true),
-            (31, 9, false),
-            (28, 12, true),
-            (24, 16, true),
-            (0, 16, false),
-        ] {
-            tables.grow(bytes << 20);
-            tables.shrink(held << 20);
-            held = bytes;
-            room.fit();
-            assert_eq!(memory.filter_bytes_max(), want * MIB, "{bytes} MiB");
-            assert_eq!(memory.filters_are_due(), is_due, "{bytes} MiB");
-            memory.begin_filter_plan();
-        }
-        drop((filters, tables));
-    }
-
-    #[test]
-    fn moves_are_counted_for_the_part_that_grew_or_shrank() {
-        let room = room();
-        assert_eq!(room.moves(), MemoryMoves::default(), "the first capacity is no move");
-        let small = room.memory.charge(MemoryUse::Bookkeeping, 100);
-        room.fit();
-        let index = room.memory.charge(MemoryUse::Indexes, 2 << 20);
-        room.fit();
-        let memtable = room.memory.charge(MemoryUse::Memtables, 5 << 20);
-        room.fit();
-        room.fit();
-        memtable.move_to(MemoryUse::FrozenMemtables);
-        room.fit();
-        memtable.move_to(MemoryUse::PinnedMemtables);
-        room.fit();
-        drop(memtable);
-        room.fit();
-        drop(WorkerShare::new(Arc::clone(&room), 4 * MIB, false).take(4 * MIB));
-        let smaller = Options::new().memory_budget(32 * MIB).memory;
-        room.change(smaller).expect("a valid budget");
-        let moves = room.moves();
-        let once = |taken: u64, returned: u64| CacheMoves {
-            takes: u64::from(taken > 0),
-            bytes_taken: taken * MIB,
-            returns: u64::from(returned > 0),
-            bytes_returned: returned * MIB,
-        };
-        // The 100 bytes cost a whole step, for the part that grew.
-        assert_eq!(moves.bookkeeping, once(1, 0));
-        assert_eq!(moves.indexes, once(2, 0));
-        assert_eq!(moves.memtables, once(5, 5));
-        assert_eq!(moves.writing, once(4, 4));
-        assert_eq!((moves.budget.takes, moves.budget.returns), (1, 0));
-        assert_eq!(moves.filters, CacheMoves::default());
-        drop((small, index));
-    }
-
-    #[test]
-    fn a_cache_that_was_set_has_a_ceiling_with_the_indexes() {
-        let room = room_of(Some(16 * MIB));
-        assert_eq!(room.cache().capacity_bytes(), 16 * MIB);
-        let memtable = room.memory.charge(MemoryUse::Memtables, 16 << 20);
-        let index = room.memory.charge(MemoryUse::Indexes, 2 << 20);
-        room.fit();
-        assert_eq!(room.cache().capacity_bytes(), 14 * MIB, "of what others do not use");
-        let more = room.memory.charge(MemoryUse::Memtables, 34 << 20);
-        room.fit();
-        assert_eq!(room.cache().capacity_bytes(), 8 * MIB, "the pool has no more");
-        drop((memtable, index, more));
-    }
-
-    /// A fit is due before memtables exceed the memory of the pool, and not with every write.
-    #[test]
-    fn memtables_that_grow_ask_for_room_in_steps() {
-        for block_cache_bytes in [None, Some(0), Some(10 * MIB), Some(10 * MIB + 1)] {
-            let room = room_of(block_cache_bytes);
-            room.fit();
-            let memtable = room.memory.charge(MemoryUse::Memtables, 0);
-            let mut fits = 0;
-            for _ in 0..16 << 10 {
-                memtable.grow(1 << 10);
-                if room.memory.is_fit_due() {
-                    room.fit();
-                    fits += 1;
-                }
-                let used = room.cache().capacity_bytes() + room.memory.memtable_bytes();
-                assert!(used <= 64 * MIB, "{used}");
-            }
-            assert!((15..=16).contains(&fits), "{fits} with {block_cache_bytes:?}");
-        }
-    }
-
-    #[test]
-    fn one_flush_and_one_other_job_at_a_time_exceed_their_shares() {
-        let room = room();
-        let share_of = |is_flush| WorkerShare::new(Arc::clone(&room), MIB, is_flush);
-        let (first, second) = (share_of(false), share_of(false));
-        let taken = first.take(30 * MIB);
-        drop(share_of(true).take(2 * MIB));
-        assert!(!room.is_awaited());
-        let waiting = thread::spawn(move || drop(second.take(30 * MIB)));
-        while !room.is_awaited() {
-            thread::yield_now();
-        }
-        thread::sleep(Duration::from_millis(20));
-        assert!(!waiting.is_finished());
-        assert_eq!(room.memory.bytes(MemoryUse::Writing), 30 * MIB);
-        drop((taken, first));
-        waiting.join().expect("it only waited");
-        assert!(!room.is_awaited());
-        assert_eq!(room.memory.bytes(MemoryUse::Writing), 0);
-    }
-
-    #[test]
-    fn a_shutdown_ends_the_waits_for_a_turn() {
-        let room = room();
-        let [first, second] = [(); 2].map(|()| WorkerShare::new(Arc::clone(&room), MIB, false));
-        let _taken = first.take(30 * MIB);
-        let waiting = thread::spawn(move || drop(second.take(30 * MIB)));
-        while !room.is_awaited() {
-            thread::yield_now();
-        }
-        room.shut_down();
-        waiting.join().expect("it only waited");
-    }
-
-    #[test]
-    fn a_flush_within_another_job_has_a_quarter_of_its_share() {
-        let room = room();
-        let share = WorkerShare::new(Arc::clone(&room), 8 * MIB, false);
-        let mut taken = share.take(MIB);
-        for (bytes, of_flush, is_beyond, of_other) in
-            [(1, 7, false, 7), (6, 2, false, 2), (7, 2, true, 1), (9, 2, true, 0)]
-        {
-            taken.set(bytes * MIB);
-            let rest = share.rest(true);
-            assert_eq!((rest.bytes_max(), rest.is_beyond()), (of_flush * MIB, is_beyond));
-            assert_eq!(share.rest(false).bytes_max(), of_other * MIB, "{bytes} MiB are taken");
-        }
     }
 }

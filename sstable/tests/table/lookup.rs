@@ -33,6 +33,26 @@ fn two_levels() -> TableOptions {
     TableOptions::new().index_partition_bytes(2 << 10)
 }
 
+#[test]
+fn pieces_cut_a_table_at_the_entries_of_its_index() {
+    for options in [TableOptions::new(), two_levels()] {
+        let (source, table) = watched(&numbered(5_000), options.clone());
+        let all = table.pieces(0);
+        assert!(all.len() > 4, "{options:?}: {all:?}");
+        assert!(all.is_sorted_by(|one, next| one.0 <= next.0));
+        let total: u64 = all.iter().map(|(_, bytes)| bytes).sum();
+        assert!(total <= source.len() && total > source.len() / 2, "{total} bytes");
+        let reads = source.reads.load(Ordering::Relaxed);
+        let pieces = table.pieces(total / 3);
+        assert_eq!(pieces.iter().map(|(_, bytes)| bytes).sum::<u64>(), total);
+        assert!(matches!(pieces.len(), 2..=3), "{pieces:?}");
+        assert_eq!(pieces.last().unwrap().0, all.last().unwrap().0);
+        assert!(pieces.iter().all(|(key, _)| all.iter().any(|(other, _)| other == key)));
+        assert!(pieces.last().unwrap().0.as_slice() >= b"user00004999".as_slice());
+        assert_eq!(source.reads.load(Ordering::Relaxed), reads, "nothing is read");
+    }
+}
+
 /// A table in memory that counts reads and fails on demand.
 #[derive(Debug, Default)]
 struct Watched {

@@ -4,6 +4,8 @@
 
 mod pause;
 mod range;
+mod several_ranges;
+mod several_threads;
 
 use std::sync::Arc;
 

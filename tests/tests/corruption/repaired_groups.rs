@@ -57,6 +57,24 @@ fn n15_last_table_of_a_group_requires_the_others() {
     check_cuts(&fs, before, "a flush");
 }
 
+/// As for a flush. The last table of the group is the newest one, of whichever range.
+#[test]
+fn n15_last_table_of_several_ranges_requires_the_others() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let options = options(&fs).keyspace(small_tables()).compaction_ranges(3);
+    let db = options.open(STORE_DIR).unwrap();
+    fill(&db, 1);
+    db.flush().unwrap();
+    (0..KEYS).step_by(3).for_each(|key| db.remove(key.to_be_bytes()).unwrap());
+    db.flush().unwrap();
+    db.persist(Durability::Disk).unwrap();
+    let before = fs.operations();
+    db.compact().unwrap();
+    assert!(tables(&files(&fs)).len() > 2, "a group");
+    drop(db);
+    check_cuts(&fs, before, "a compaction");
+}
+
 /// The next open unlinks the tables; the unlinks may become durable in any order.
 #[test]
 fn n15_uninstalled_group_hides_nothing_while_unlinked() {

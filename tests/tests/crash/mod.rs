@@ -66,6 +66,27 @@ fn every_crash_leaves_a_legal_state() {
     assert!(states >= STATES_MIN || !only.is_empty(), "only {states} states");
 }
 
+/// A compaction of several ranges installs all of their tables, or none.
+#[test]
+fn every_crash_of_several_ranges_leaves_a_legal_state() {
+    const NAMES: [&str; 6] = [
+        "compaction",
+        "overwrite-remove",
+        "range-removals-drop-tables",
+        "merge-folded-by-compactions",
+        "blob-files-rewritten",
+        "expiring-values",
+    ];
+    let seed = seed("crash enumeration of several ranges", 1);
+    let options = move |disk: Arc<MemoryFs>| bounded_options(disk, seed).compaction_ranges(3);
+    let extent = Extent { random: 1, alone_max: 2, second_every: 80, ..Extent::usual(seed) };
+    let states = on_two_threads(&NAMES, |name| enumerate(workload(name), &options, &extent));
+    let states: Result<Vec<_>, _> = states.into_iter().collect();
+    let states: usize = states.unwrap_or_else(|violation| panic!("{violation}")).iter().sum();
+    report(&format!("crash enumeration of several ranges: {states} states"));
+    assert!(states > 1_000, "only {states} states");
+}
+
 /// A killed process leaves valid unsynced bytes. The next process must make durable what it depends
 /// on.
 #[test]

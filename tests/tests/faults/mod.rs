@@ -81,6 +81,27 @@ fn failed_call_loses_no_acknowledged_write() {
     assert!(!only.is_empty() || struck * 10 > trials.len() * 9, "most trials must strike");
 }
 
+/// An error of one range of a compaction ends the others, and leaves the store as it was.
+#[test]
+fn failed_call_of_several_ranges_loses_no_acknowledged_write() {
+    let opening = |fs| small_options(fs).compaction_ranges(3);
+    let (name, times) = ("compaction", Times::Once);
+    let first = seed("error sweep of several ranges", 1) as usize % 5;
+    // Several ranges make more calls.
+    let calls = calls_of(workload(name)).all * 5 / 4;
+    let mut trials = Vec::new();
+    for errno in [EIO, ENOSPC] {
+        let of = |call| Trial { workload: name, call, errno, times, group: Group::All };
+        trials.extend((first..calls).step_by(5).map(of));
+    }
+    let results = on_two_threads(&trials, |trial| run_with(trial, opening, opening));
+    let struck: Result<Vec<_>, _> = results.into_iter().collect();
+    let struck = struck.unwrap_or_else(|violation| panic!("{violation}"));
+    let struck = struck.iter().filter(|struck| **struck).count();
+    report(&format!("error sweep of several ranges: {} trials, {struck} failed", trials.len()));
+    assert!(struck * 2 > trials.len(), "most trials must strike");
+}
+
 /// A valid manifest must not be continued after its sync failed.
 #[test]
 fn planted_manifest_reuse_after_a_failed_sync_is_caught() {

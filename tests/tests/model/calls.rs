@@ -93,7 +93,10 @@ impl Story {
     pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Self {
         let disk = Arc::new(MemoryFs::with_seed(seed));
         let mut lots = Rng::new(seed);
-        let options = options(&disk, &mut lots, planted);
+        let mut options = options(&disk, &mut lots, planted);
+        if planted.is_none() && seed.is_multiple_of(3) {
+            options = options.compaction_ranges(3);
+        }
         let recorder = Recorder::new(disk, options, Model::default());
         Self { recorder, lots, counts: Counts::default(), seed, planted }
     }

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use sievedb_format::{RangeTombstone, SequenceNumber, TableBounds};
 
 use crate::{
-    compaction::{ranges::RangeFragments, stripes::Stripes},
+    compaction::{
+        ranges::{RangeFragments, cut},
+        stripes::Stripes,
+    },
     table::TableMeta,
 };
 
@@ -44,6 +47,10 @@ fn newest(
         covers.map(|it| it.sequence).max()
     };
     readers.filter_map(seen).collect()
+}
+
+fn all() -> TableBounds {
+    TableBounds::of_range(&[], &[])
 }
 
 /// Keys between and at all bounds.
@@ -99,6 +106,34 @@ fn fragments_keep_the_newest_range_tombstone_of_each_stripe() {
     }
 }
 
+/// The fragments of the parts of range tombstones are the parts of their fragments.
+#[test]
+fn cut_tombstones_cover_the_same_keys() {
+    let mut lots = Lots(seed());
+    for _ in 0..300 {
+        let tombstones: Vec<_> = (0..lots.below(12)).map(|_| lots.range()).collect();
+        let snapshots = (0..lots.below(4)).map(|_| 1 + lots.below(12)).collect();
+        let stripes = Stripes::new(snapshots, None);
+        let border = [lots.below(40) as u8];
+        let parts = [TableBounds::of_range(&[], &border), TableBounds::of_range(&border, &[])];
+        let mut whole = RangeFragments::new(&tombstones, &stripes, |_| false);
+        for part in parts {
+            let cut = cut(&tombstones, &part);
+            assert!(cut.iter().all(|one| part.holds(&one.start)));
+            let mut of_part = RangeFragments::new(&cut, &stripes, |_| false);
+            for key in keys().filter(|key| part.holds(key)) {
+                for reader in 0..14 {
+                    assert_eq!(of_part.cover(&key, reader), whole.cover(&key, reader));
+                }
+            }
+            let behind = of_part.kept();
+            assert!(
+                keys().filter(|key| !part.holds(key)).all(|key| kept(&behind, &key).is_empty())
+            );
+        }
+    }
+}
+
 /// A history is as many snapshots, one at each of its sequence numbers.
 #[test]
 fn fragments_for_a_history_are_those_for_a_snapshot_of_each_version() {
@@ -123,7 +158,7 @@ fn fragments_for_a_history_are_those_for_a_snapshot_of_each_version() {
         let bounds = TableBounds::inclusive([first], [first + lots.below(6) as u8]);
         let (smallest_sequence, largest_sequence) = (lots.below(4), 4 + lots.below(4));
         let table = TableMeta { smallest_sequence, largest_sequence, ..table(bounds) };
-        assert_eq!(of_history.hides(&table), of_each.hides(&table));
+        assert_eq!(of_history.hides(&table, &all()), of_each.hides(&table, &all()));
     }
 }
 
@@ -142,7 +177,7 @@ fn a_table_is_hidden_only_if_each_of_its_entries_is() {
         let smallest_sequence = lots.below(8);
         let largest_sequence = smallest_sequence + lots.below(4);
         let table = TableMeta { smallest_sequence, largest_sequence, ..table(bounds.clone()) };
-        if !ranges.hides(&table) {
+        if !ranges.hides(&table, &all()) {
             continue;
         }
         hidden += 1;

@@ -103,7 +103,9 @@ impl Store {
         if is_behind {
             return may_flush.then_some(Job::Record);
         }
-        if mem::take(&mut state.merge_turn)
+        let has_lent_last = state.has_lent_last(self.options.worker_threads);
+        if !has_lent_last
+            && mem::take(&mut state.merge_turn)
             && let Some(merge) = self.claim_crowded(&mut state, MERGE_BYTES_BEFORE_FLUSH)
         {
             return Some(merge);
@@ -111,6 +113,9 @@ impl Store {
         if may_flush && let Some(tree) = self.claim_flush(&mut state) {
             state.merge_turn = true;
             return Some(Job::Flush(tree));
+        }
+        if has_lent_last {
+            return self.claim_compaction(&mut state, Wanted::UrgentOfLevel0);
         }
         let mut job = self.claim_compaction(&mut state, Wanted::All);
         while self.awaits_no_longer(&mut state) && job.is_none() {
@@ -327,7 +332,8 @@ impl Store {
     /// Returns whether `next` of `tree` waits, so that a worker remains for short compactions.
     pub(super) fn keeps_workers(&self, state: &State, tree: &Tree, next: &Compaction) -> bool {
         let running = state.running.iter().map(|(_, running)| running);
-        !leaves_a_worker(running, next, self.options.worker_threads) && !self.is_urgent(tree, next)
+        let workers = self.options.worker_threads.saturating_sub(state.lent);
+        !leaves_a_worker(running, next, workers) && !self.is_urgent(tree, next)
     }
 
     /// Returns whether `compaction` of `tree` makes runs of level 0 fewer, which delay writes.

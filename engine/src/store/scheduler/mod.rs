@@ -15,6 +15,7 @@
 //! | [`full_disk`]       | pauses of jobs that found no space                                |
 //! | [`idle_compaction`] | compactions of an idle store                                      |
 //! | [`idle_memtables`]  | flushes of an idle store                                          |
+//! | [`lent`]            | workers lent to a compaction of several ranges of keys            |
 //! | [`room_waits`]      | tasks that wait until writes are not delayed                      |
 //! | [`wait`]            | waits for work                                                    |
 //! | [`requests`]        | requests to compact a range of a keyspace                         |
@@ -32,6 +33,7 @@ pub(super) mod due_trees;
 mod full_disk;
 mod idle_compaction;
 mod idle_memtables;
+mod lent;
 mod pause;
 pub(in crate::store) mod requests;
 mod room_waits;
@@ -113,6 +115,8 @@ struct State {
     filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.
     running: Vec<(u64, Compaction)>,
+    /// Workers lent to them.
+    lent: usize,
     requests: RangeRequests,
     /// Pauses of compactions.
     pauses: usize,
@@ -141,10 +145,10 @@ enum Unlinker {
 }
 
 impl State {
-    /// Returns how many claimed jobs are in flight.
+    /// Returns how many workers claimed jobs in flight take.
     fn claims(&self) -> usize {
         let unlinks = usize::from(self.unlinker == Unlinker::Worker);
-        self.flushing.len() + self.running.len() + self.filter_jobs + unlinks
+        self.flushing.len() + self.running.len() + self.lent + self.filter_jobs + unlinks
     }
 
     /// Returns how many calls have ended pauses of jobs like this one.
