@@ -61,7 +61,7 @@ impl Store {
         self.flush_trees(slice::from_ref(&tree))?;
         let running = if to_level0 { None } else { Some(&*ingesting.running) };
         self.place_tables(&tree, running, written);
-        let sequence = self.install_placed(&tree, mem::take(written))?;
+        let sequence = self.install_placed(&tree, &mem::take(written))?;
         drop(ingesting);
         drop(change);
         let keyspace = tree.name();
@@ -100,15 +100,15 @@ impl Store {
     fn install_placed(
         &self,
         tree: &Arc<Tree>,
-        written: Vec<Arc<TableMeta>>,
+        written: &[Arc<TableMeta>],
     ) -> Result<SequenceNumber> {
-        let opened = self.open_new(tree, &written)?;
+        let opened = self.open_new(tree, written)?;
         let next =
             |old: &Version, opened: &[Arc<LiveTable>]| Change::default().next_version(old, opened);
         // Filters are in memory before lookups see their tables, if there is room.
         let fits =
             self.filters.admit(self, tree, &next(&tree.kept_view().version, &opened), &opened);
-        let logged = self.log_ingest(tree, &written);
+        let logged = self.log_ingest(tree, written);
         let placed = logged.inspect_err(|_| opened.iter().for_each(|live| live.mark_obsolete()))?;
         let sequence = placed.first;
         let ingested: Vec<_> =
