@@ -85,8 +85,11 @@ impl ReplayedMemtables {
         }
     }
 
-    /// Begins a memtable of a follower, between two batches.
+    /// Begins a memtable of a follower between two batches, unless the newest one is empty.
     pub(super) fn begin(&mut self, memtable_bytes: usize, memory: &Arc<MemoryAccount>) {
+        if self.newest().first_sequence().is_none() {
+            return;
+        }
         let next_bytes = rotated_bytes(memtable_bytes, self.bytes());
         self.charge();
         self.newest().set_use(MemoryUse::FrozenMemtables);

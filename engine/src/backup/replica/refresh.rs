@@ -78,17 +78,18 @@ impl Refresher {
             let Begun { backup, state, files } = fetcher.set.begin(chain, &self.from, &target)?;
             target.finish(state)?;
             let own = own_files(&*fetcher.fs, folder, &end)?;
-            let pending = missing_files(&*fetcher.fs, folder, &files)?;
             let generation = progress.generation;
             let sequence = backup.sequence;
             let marker = Marker { backup: backup.number, generation, sequence, files, own };
-            Ok::<_, Error>((marker, pending))
+            // A checkpoint holds the lock for long, and files arrive meanwhile.
+            let log_files = store.lock_log_files();
+            let pending = missing_files(&*fetcher.fs, folder, &marker.files)?;
+            Ok::<_, Error>((marker, pending, log_files))
         };
-        let (marker, pending) = begin().inspect_err(|_| {
+        let (marker, pending, log_files) = begin().inspect_err(|_| {
             // If this fails, the next open removes the files.
             let _ = remove_staged(&*fetcher.fs, folder, &end);
         })?;
-        let log_files = store.lock_log_files();
         fetcher.left.add(store);
         let stored = frugal(Arc::clone(&fetcher.aside) as Arc<dyn Fs>);
         // If this fails, either backup may be valid after a crash, so the files stay.
