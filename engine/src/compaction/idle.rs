@@ -59,6 +59,7 @@ impl<'a> Picker<'a> {
             .levels
             .level0_groups()
             .into_iter()
+            .map(|group| self.oldest_runs(group, 1))
             .map(|group| (self.runs_less(&group, base_level), group))
             .filter(|&(runs_less, _)| runs_less > 0)
             .collect();

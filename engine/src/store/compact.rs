@@ -299,7 +299,9 @@ impl Store {
             let merged =
                 self.merge_inputs(tree, &version, compaction, inputs, called, share, stops);
             let (added, filtered) = match merged {
-                Err(_) if was_interrupted.load(Relaxed) => return Ok(Ended::Interrupted),
+                Err(Error::Closed) if was_interrupted.load(Relaxed) => {
+                    return Ok(Ended::Interrupted);
+                }
                 Err(error @ Error::CompactionFilterFailed { .. }) => {
                     self.fail_compaction_filter(tree, called, &error);
                     return Ok(Ended::Interrupted);

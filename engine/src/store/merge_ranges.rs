@@ -1,14 +1,16 @@
 //! Merges the inputs of a compaction into new tables, several ranges of keys at the same time.
 //!
-//! The thread of the compaction merges the first range, and carries out urgent jobs meanwhile. Each
-//! other range has a thread, which counts as one of the idle workers: see
-//! `scheduler::lent`. All ranges write one group of tables. An error, a panic or an
-//! interruption of one range stops the others, and the tables of all are removed.
+//! The thread of the compaction merges the first range, and carries out flushes and unlinks
+//! meanwhile. Each other range has a thread, which counts as one of the idle workers: see
+//! `scheduler::lent`. All ranges write one group of tables. An error or an interruption of one range
+//! stops the others, and the tables of all are removed. So does a panic, but tables may stay until
+//! the next open.
 //!
 //! A compaction is one range if the keyspace has a compaction filter, which is called in the order
 //! of the keys, or if it is for an idle store, in which it must cost little.
 
 use std::{
+    iter,
     num::NonZero,
     sync::{
         Arc,
@@ -164,18 +166,18 @@ impl<'a> Merge<'a> {
         let threads = workers.as_ref().map_or(0, |workers| workers.count);
         let stopped = AtomicBool::new(false);
         let is_stopped = || stopped.load(Relaxed);
-        let here = |range: &TableBounds| {
-            let share =
-                if range == &ranges[0] { Arc::clone(share) } else { share.of_another_thread() };
+        // Before the first range begins: it runs no merge beside threads that share its turn.
+        let others = ranges[1..].iter().map(|range| (range, share.of_another_thread()));
+        let ranges: Vec<_> = iter::once((&ranges[0], Arc::clone(share))).chain(others).collect();
+        let here = |(range, share): &(&TableBounds, Arc<WorkerShare>)| {
             let filtering = filtering.as_deref_mut();
-            self.merge(range, filtering, &share, &stopped, || is_stopped() || stops())
+            self.merge(range, filtering, share, &stopped, || is_stopped() || stops())
         };
-        let there = |range: &TableBounds| {
-            let share = share.of_another_thread();
-            self.merge(range, None, &share, &stopped, || is_stopped() || others_stop())
+        let there = |(range, share): &(&TableBounds, Arc<WorkerShare>)| {
+            self.merge(range, None, share, &stopped, || is_stopped() || others_stop())
         };
         let (mut written, mut failed) = (Vec::with_capacity(ranges.len()), None);
-        for result in beside_threads(threads, ranges, here, there) {
+        for result in beside_threads(threads, &ranges, here, there) {
             match result {
                 Ok(tables) => written.push(tables),
                 // A range that another one stopped fails with `Closed`.

@@ -256,6 +256,11 @@ impl WorkerShare {
         Arc::new(Self { bytes_max, bytes: Mutex::default(), job })
     }
 
+    /// Returns `true` if other threads of the job have shares.
+    pub(crate) fn has_other_threads(&self) -> bool {
+        Arc::strong_count(&self.job) > 1
+    }
+
     /// Returns the size of the share in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max

@@ -151,6 +151,26 @@ fn flushes_do_not_wait_for_the_threads_of_ranges() {
 }
 
 #[test]
+fn compactions_of_other_keyspaces_do_not_wait_for_the_threads_of_ranges() {
+    let stops = Arc::new(Stops::default());
+    let db = open(&stops);
+    let [large, other] = ["default", "other"].map(|name| db.keyspace(name).unwrap());
+    for _ in 0..2 {
+        other.insert("key", "value").unwrap();
+        other.flush().unwrap();
+    }
+    stops.set(Some(Fate::Waits));
+    thread::scope(|scope| {
+        let compacts = scope.spawn(|| large.compact());
+        stops.await_threads();
+        other.compact().unwrap();
+        stops.set(None);
+        compacts.join().unwrap().unwrap();
+    });
+    check(&db);
+}
+
+#[test]
 fn a_pause_ends_the_threads_of_ranges() {
     let stops = Arc::new(Stops::default());
     let db = open(&stops);

@@ -103,8 +103,9 @@ impl Store {
         if is_behind {
             return may_flush.then_some(Job::Record);
         }
-        let has_lent_last = state.has_lent_last(self.options.worker_threads);
-        if !has_lent_last
+        let workers = self.options.worker_threads;
+        let has_lent_beyond = state.has_lent_beyond(workers);
+        if !has_lent_beyond
             && mem::take(&mut state.merge_turn)
             && let Some(merge) = self.claim_crowded(&mut state, MERGE_BYTES_BEFORE_FLUSH)
         {
@@ -114,7 +115,7 @@ impl Store {
             state.merge_turn = true;
             return Some(Job::Flush(tree));
         }
-        if has_lent_last {
+        if has_lent_beyond {
             return self.claim_compaction(&mut state, Wanted::UrgentOfLevel0);
         }
         let mut job = self.claim_compaction(&mut state, Wanted::All);
@@ -134,13 +135,14 @@ impl Store {
         if job.is_some() || has_stopped {
             return job;
         }
-        let may_rebuild = state.full_disk.may_rebuild(now);
+        let has_lent_last = state.has_lent_last(workers);
+        let may_rebuild = !has_lent_last && state.full_disk.may_rebuild(now);
         if let Some(job) = self.filters.claim(self, may_rebuild) {
             state.filter_jobs += 1;
             return Some(Job::Filter(job));
         }
         // A writer does no optional work.
-        let is_optional = self.options.background_rewrites && self.options.worker_threads > 0;
+        let is_optional = self.options.background_rewrites && workers > 0 && !has_lent_last;
         if is_optional { self.claim_idle_compaction(&mut state) } else { None }
     }
 

@@ -4,7 +4,8 @@
 //! worker: together with the claimed jobs, there are at most as many as
 //! [`worker_threads`](crate::Options::worker_threads). The idle worker itself remains for what must
 //! not wait for the compaction: flushes, unlinks, and merges of level 0 that are short or delay
-//! writes. It begins no other job until the threads have ended.
+//! writes. One worker more also begins other jobs, except optional ones, so that neither another
+//! keyspace nor a filter waits for the compaction.
 
 use super::{Scheduler, State};
 use crate::store::Store;
@@ -13,6 +14,11 @@ impl State {
     /// Returns whether all of `workers` work, of which at least one is lent.
     pub(super) fn has_lent_last(&self, workers: usize) -> bool {
         self.lent > 0 && self.claims() >= workers
+    }
+
+    /// Returns whether one more than all of `workers` work, of which at least one is lent.
+    pub(super) fn has_lent_beyond(&self, workers: usize) -> bool {
+        self.lent > 0 && self.claims() > workers
     }
 }
 
@@ -54,6 +60,11 @@ mod tests {
         assert_eq!([lend(3), lend(9), lend(9)], [3, 1, 0]);
         let has_lent_last = || store.scheduler.state.lock().has_lent_last(4);
         assert!(has_lent_last());
+        let has_lent_beyond = || store.scheduler.state.lock().has_lent_beyond(4);
+        assert!(!has_lent_beyond());
+        store.scheduler.state.lock().filter_jobs += 1;
+        assert!(has_lent_beyond() && has_lent_last());
+        store.scheduler.state.lock().filter_jobs -= 1;
         store.scheduler.take_back(2);
         assert!(!has_lent_last());
         assert_eq!(lend(9), 2);

@@ -13,7 +13,8 @@
 //! leaves a quarter of the share free, which suffices for a flush. Long entries and small shares
 //! may leave less: the flush then exceeds the share, see [`WorkerShare`]. A compaction runs a merge
 //! only while it uses at most half of its share, as at the start of each table. A merge beyond its
-//! share waits for other such jobs. So a compaction beyond its share runs no merge.
+//! share waits for other such jobs. So a compaction beyond its share runs no merge, and none of
+//! several ranges.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -55,7 +56,8 @@ impl<'a> UrgentJobs<'a> {
             return;
         }
         let is_half_free = self.share.bytes() <= self.share.bytes_max() / 2;
-        let may_merge = is_half_free && !self.share.is_beyond();
+        // Another thread of the compaction may take the turn that the merge would wait for.
+        let may_merge = is_half_free && !self.share.is_beyond() && !self.share.has_other_threads();
         // Otherwise the next call must search again: a merge could not run now.
         if may_merge || self.share.is_beyond() {
             self.rings.set(rings);

@@ -45,6 +45,29 @@ fn a_compaction_that_exceeds_its_share_carries_out_flushes() {
     }
 }
 
+/// The other thread may exceed its share, and the merge would wait for the end of both.
+#[test]
+fn a_compaction_of_several_ranges_carries_out_flushes_only() {
+    let busy = busy(options(1).memory_budget(64 << 20));
+    let (db, store) = (&busy.db, busy.db.store());
+    let Job::Compact(_, long) = claim_long(db) else { panic!("a compaction is due") };
+    add_runs(db, "small", 4, 10);
+    freeze(db, "other", 10);
+    let share = store.tables.worker_share();
+    let of_another_thread = share.of_another_thread();
+    let done_by = |share| {
+        let before = db.stats().background;
+        for _ in 0..8 {
+            UrgentJobs::new(store, &long, share).carry_out();
+        }
+        let after = db.stats().background;
+        (after.flushes - before.flushes, after.compactions - before.compactions)
+    };
+    assert_eq!(done_by(&share), (1, 0));
+    drop(of_another_thread);
+    assert_eq!(done_by(&share), (0, 1));
+}
+
 /// A flush holds the memory of one entry at a time.
 #[test]
 fn a_flush_waits_for_no_compaction_that_exceeds_its_share() {
