@@ -1,6 +1,7 @@
 //! Filters that cannot be reloaded when memory is free again.
 
 use std::{
+    io,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -11,8 +12,12 @@ use std::{
     time::Duration,
 };
 
-use sievedb::{Event, EventListener, FilterPolicy, PrefixExtractor};
+use sievedb::{
+    Event, EventListener, FilterPolicy, PrefixExtractor,
+    fs::{Fs, ReadFile},
+};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
+use sievedb_tests::layer::{Layer, Layered};
 
 use super::{KEYS, STORE_DIR, assert_all_readable, filter_bytes, grown, key, options, sum};
 
@@ -28,19 +33,27 @@ impl EventListener for Reports {
     }
 }
 
-/// Blocks the thread that reports a filter while it changes filters.
+/// A disk that blocks the threads that open a table, once it is armed.
 #[derive(Debug, Default)]
 struct HoldUp {
-    is_told: AtomicBool,
+    disk: Arc<MemoryFs>,
+    is_armed: AtomicBool,
+    has_begun: AtomicBool,
     gate: Mutex<()>,
 }
 
-impl EventListener for HoldUp {
-    fn on_event(&self, event: &Event) {
-        if let Event::FilterUnusable { .. } = event {
-            self.is_told.store(true, SeqCst);
+impl Layer for HoldUp {
+    fn inner(&self) -> &dyn Fs {
+        &*self.disk
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let is_table = path.extension().is_some_and(|extension| extension == "sst");
+        if is_table && self.is_armed.load(SeqCst) {
+            self.has_begun.store(true, SeqCst);
             drop(self.gate.lock().unwrap());
         }
+        self.disk.open(path)
     }
 }
 
@@ -59,15 +72,16 @@ fn damage_tables(fs: &MemoryFs) {
 fn writes_do_not_wait_for_filter_changes() {
     let fs = Arc::new(MemoryFs::new());
     drop(grown(&fs));
-    let hold_up = Arc::new(HoldUp::default());
-    let options = options(fs.clone(), FilterPolicy::default()).listener(hold_up.clone());
+    let layered = Arc::new(Layered(HoldUp { disk: Arc::clone(&fs), ..HoldUp::default() }));
+    let hold_up = &layered.0;
+    let options = options(fs, FilterPolicy::default()).fs(Arc::clone(&layered) as _);
     // No flush: its table would wait for the filter change too.
     let options = options.worker_threads(2).log_segment_bytes(4 << 10).log_bytes_max(1 << 20);
     let db = options.open_files_max(1).filter_bytes_max(0).open(STORE_DIR).unwrap();
-    damage_tables(&fs);
     let gate = hold_up.gate.lock().unwrap();
+    hold_up.is_armed.store(true, SeqCst);
     db.set_filter_bytes_max(u64::MAX).unwrap();
-    while !hold_up.is_told.load(SeqCst) {
+    while !hold_up.has_begun.load(SeqCst) {
         thread::yield_now();
     }
     let are_written = thread::scope(|scope| {
