@@ -8,6 +8,7 @@
 //! which only a cluster that has it as a member sends, and no other one after that.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -38,7 +39,8 @@ pub struct Record {
 
 /// Returns an id that no other directory or cluster has.
 pub(crate) fn random_id() -> String {
-    format!("{:016x}", fastrand::u64(..))
+    // Seeded by the system. fastrand is seeded by the time since the start of the machine.
+    format!("{:016x}", RandomState::new().hash_one(()))
 }
 
 /// Checks that a directory contains a node, or nothing if the node is new.
