@@ -119,6 +119,20 @@ impl Identity {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Checks that this node belongs to `cluster`, or to none.
+    ///
+    /// # Errors
+    ///
+    /// If this node belongs to another cluster.
+    pub(crate) fn check_cluster(&self, cluster: &str) -> Result<()> {
+        match self.cluster() {
+            Some(own) if own != cluster => {
+                Err(format!("node {} belongs to cluster {own}, not to {cluster}", self.id).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Joins `cluster` if this node belongs to none. The record is durable when this returns.
     ///
     /// # Errors
@@ -126,18 +140,14 @@ impl Identity {
     /// If this node belongs to another cluster, or if the record cannot be written.
     pub(crate) fn join(&self, storage: &impl Storage, cluster: &str) -> Result<()> {
         let mut own = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*own {
-            Some(own) if own == cluster => Ok(()),
-            Some(own) => {
-                Err(format!("node {} belongs to cluster {own}, not to {cluster}", self.id).into())
-            }
-            None => {
-                let (id, directory) = (self.id, self.directory.to_string());
-                let cluster = Some(cluster.to_owned());
-                storage.record_identity(&Record { id, directory, cluster: cluster.clone() })?;
-                *own = cluster;
-                Ok(())
-            }
+        if own.is_none() {
+            let (id, directory) = (self.id, self.directory.to_string());
+            let cluster = Some(cluster.to_owned());
+            storage.record_identity(&Record { id, directory, cluster: cluster.clone() })?;
+            *own = cluster;
         }
+        drop(own);
+        // The own cluster never changes.
+        self.check_cluster(cluster)
     }
 }
