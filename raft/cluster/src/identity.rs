@@ -13,6 +13,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use openraft::storage::RaftLogStorage as _;
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, node::Settings, storage::Storage};
@@ -43,21 +44,25 @@ pub(crate) fn random_id() -> String {
     format!("{:016x}", RandomState::new().hash_one(()))
 }
 
-/// Checks that a directory contains a node, or nothing if the node is new.
+/// Checks that a directory contains a store of `S`, or nothing if the node is new.
 ///
 /// # Errors
 ///
-/// If the directory of a node to restart is missing or empty: a member would have lost its vote and
-/// its log. If the directory of a new node is not empty.
-pub(crate) fn check_directory(settings: &Settings) -> Result<()> {
+/// If the directory of a node to restart has no store: a member would have lost its vote and its
+/// log. If the directory of a new node is not empty.
+pub(crate) fn check_directory<S: Storage>(settings: &Settings) -> Result<()> {
     let (id, dir) = (settings.id, settings.dir.display());
-    match (is_unused(&settings.dir)?, settings.new) {
-        (true, false) => Err(format!(
-            "there is no node in {dir}; check --dir, or pass --new if node {id} was no member \
-             before"
+    let has_store = settings.dir.join(S::NAME).is_dir();
+    match settings.new {
+        false if !has_store => Err(format!(
+            "there is no node in {dir}; check --dir, or pass --new and an empty directory if node \
+             {id} was no member before"
         )
         .into()),
-        (false, true) => Err(format!("{dir} is not empty; to restart its node, omit --new").into()),
+        true if has_store => Err(format!("{dir} has a node; to restart it, omit --new").into()),
+        true if !is_unused(&settings.dir)? => {
+            Err(format!("{dir} is not empty; use an empty directory").into())
+        }
         _ => Ok(()),
     }
 }
@@ -80,13 +85,18 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads the identity in `storage`, or chooses that of a new node.
+    /// Reads the identity in `storage`, or chooses that of a new node. A node whose creation was
+    /// interrupted is new: it has no vote before its identity is recorded.
     ///
     /// # Errors
     ///
     /// If the store has the state of another node: a node that answers under the id of another one
-    /// has two votes in an election. If the store has no identity and is not new.
-    pub(crate) fn open(storage: &impl Storage, settings: &Settings) -> Result<Self> {
+    /// has two votes in an election. If the store has a vote but no identity.
+    pub(crate) async fn open<S: Storage>(
+        storage: &S,
+        log: &mut S::Log,
+        settings: &Settings,
+    ) -> Result<Self> {
         let (id, dir) = (settings.id, settings.dir.display());
         let record = match storage.identity()? {
             Some(record) if record.id == id => record,
@@ -97,15 +107,15 @@ impl Identity {
                 )
                 .into());
             }
-            None if settings.new => {
+            None if log.read_vote().await?.is_none() => {
                 let record = Record { id, directory: random_id(), cluster: None };
                 storage.record_identity(&record)?;
                 record
             }
             None => {
                 return Err(format!(
-                    "{dir} has no node: its creation was interrupted, or an earlier release \
-                     created it; remove it, and pass --new"
+                    "{dir} has a vote but no identity: the store is damaged, or an earlier \
+                     release created it; pass --new and an empty directory"
                 )
                 .into());
             }

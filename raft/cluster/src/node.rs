@@ -132,14 +132,14 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
             process::exit(0);
         });
     }
-    check_directory(&settings)?;
+    check_directory::<S>(&settings)?;
     // Before a store is created.
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| {
         format!("cannot listen on {}: {error}; use another address", settings.listen)
     })?;
-    let (storage, log, state_machine) = S::open(&settings)?;
-    let identity = Identity::open(&storage, &settings)?;
+    let (storage, mut log, state_machine) = S::open(&settings)?;
+    let identity = Identity::open(&storage, &mut log, &settings).await?;
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: 100,

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use sievedb::Db;
 use sievedb_cluster::{
     Result,
     client::{Client, Failure},
@@ -128,6 +129,45 @@ async fn a_failed_start_leaves_only_what_was_there() -> Result<()> {
     assert!(message.contains("node 2 has ended"), "{message}");
     assert!(!nodes.dir(1).exists() && !nodes.dir(3).exists());
     assert!(dir.path().join("other").exists() && nodes.dir(2).join("note").exists());
+    assert_eq!(fs::read_dir(nodes.dir(2))?.count(), 1, "a file in a directory without a node");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_another_program_is_refused_unchanged() -> Result<()> {
+    for name in ["default", "names"] {
+        let dir = tempfile::tempdir()?;
+        let mut nodes = nodes(dir.path(), 1)?;
+        let store = nodes.dir(1).join("store");
+        fs::create_dir(nodes.dir(1))?;
+        let db = Db::open(&store)?;
+        db.keyspace(name)?.insert("name", "anna")?;
+        let keyspaces = db.keyspaces();
+        drop(db);
+        let message = nodes.start_cluster(1).await.expect_err("it is no node").to_string();
+        assert!(message.contains("node 1 has ended"), "{name}: {message}");
+        assert!(!nodes.dir(1).join("snapshots").exists(), "{name}");
+        assert_eq!(Db::open(&store)?.keyspaces(), keyspaces);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_continues_an_interrupted_creation_of_nodes() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 3)?;
+    // At the directory of the store, at its first keyspace, and before the record of the node.
+    fs::create_dir_all(nodes.dir(1).join("store"))?;
+    for (node, keyspaces) in [(2, &[][..]), (3, &["node", "map"])] {
+        fs::create_dir(nodes.dir(node))?;
+        let db = Db::open(nodes.dir(node).join("store"))?;
+        for keyspace in keyspaces {
+            db.keyspace(keyspace)?;
+        }
+    }
+    nodes.start_cluster(3).await?;
+    let (_, client) = leader(&nodes).await?;
+    client.put("name", "anna").await?;
     Ok(())
 }
 

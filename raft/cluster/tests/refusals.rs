@@ -379,6 +379,7 @@ async fn requests_without_a_majority_return() -> Result<()> {
 #[test]
 fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
     let dir = tempfile::tempdir()?;
+    std::fs::create_dir(dir.path().join("store"))?;
     std::fs::write(dir.path().join("snapshots"), "a file")?;
     let mut node = Command::new(PROGRAM);
     node.args(["node", "--id", "1", "--listen", "127.0.0.1:0", "--dir"]).arg(dir.path());
