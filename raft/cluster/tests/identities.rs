@@ -134,6 +134,22 @@ async fn a_failed_start_leaves_only_what_was_there() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_start_leaves_nodes_that_others_create() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    // A node that another terminal creates while those of the start fail.
+    let (program, cluster) = (dir.path().join("program"), dir.path().join("cluster"));
+    let created = cluster.join("node4");
+    let script = r#"printf '#!/bin/sh\nmkdir "%s"\nexit 1\n' "$2" > "$1"; chmod +x "$1""#;
+    let write = Command::new("sh").args(["-c", script, "sh"]).arg(&program).arg(&created).status();
+    assert!(write?.success());
+    let mut nodes = Processes::new(&program, &cluster, Places::loopback(1)?, &[]);
+    let message = nodes.start_cluster(1).await.expect_err("the program ends").to_string();
+    assert!(message.contains("node 1 has ended: exit status 1"), "{message}");
+    assert!(!nodes.dir(1).exists() && created.exists());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_of_another_program_is_refused_unchanged() -> Result<()> {
     for name in ["default", "names"] {
         let dir = tempfile::tempdir()?;
