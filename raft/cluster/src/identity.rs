@@ -38,10 +38,25 @@ pub struct Record {
     pub cluster: Option<String>,
 }
 
-/// Returns an id that no other directory or cluster has.
-pub(crate) fn random_id() -> String {
+/// Returns an id that no other directory has.
+fn random_id() -> String {
     // Seeded by the system. fastrand is seeded by the time since the start of the machine.
     format!("{:016x}", RandomState::new().hash_one(()))
+}
+
+/// Returns the id of the cluster that new nodes form: the exclusive or of the ids of their
+/// directories. So only the same nodes form the same cluster.
+///
+/// # Errors
+///
+/// If the id of a directory is not a number.
+pub(crate) fn cluster_of<'a>(members: impl IntoIterator<Item = &'a Member>) -> Result<String> {
+    let mut cluster = 0;
+    for Member { addr, directory } in members {
+        let directory = u64::from_str_radix(directory, 16);
+        cluster ^= directory.map_err(|error| format!("id of the directory at {addr}: {error}"))?;
+    }
+    Ok(format!("{cluster:016x}"))
 }
 
 /// Checks that a directory contains a store of `S`, or nothing if the node is new.

@@ -7,9 +7,11 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::Path,
     process::Command,
+    sync::Arc,
     time::Duration,
 };
 
+use axum::{Router, routing::get};
 use sievedb::Db;
 use sievedb_cluster::{
     Result,
@@ -17,6 +19,7 @@ use sievedb_cluster::{
     places::Places,
     processes::{Processes, Role},
 };
+use tokio::sync::Barrier;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -213,6 +216,41 @@ async fn a_node_of_another_cluster_is_refused() -> Result<()> {
     let body = format!(r#"{{"1": "{}", "4": "{address}"}}"#, third.peer_address(1));
     let formed = third.client(1, PATIENCE)?.call("POST", "/members", &body).await;
     refused(formed, 409, "belongs to cluster");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_requests_form_one_cluster() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 2)?;
+    let mut members = Vec::new();
+    for node in 1..=2 {
+        start(&mut nodes, node).await?;
+        members.push(format!(r#""{node}": "{}""#, nodes.peer_address(node)));
+    }
+    // A third node, which never votes, answers once both requests have reached it.
+    let both = Arc::new(Barrier::new(2));
+    let status = async move || {
+        both.wait().await;
+        r#"{"id": 3, "directory": "3"}"#
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    members.push(format!(r#""3": "{}""#, listener.local_addr()?));
+    let router = Router::new().route("/status", get(status));
+    let third = tokio::spawn(async move { axum::serve(listener, router).await });
+    let (first, second) = (nodes.client(1, PATIENCE)?, nodes.client(2, PATIENCE)?);
+    let body = format!("{{{}}}", members.join(", "));
+    let (one, two) =
+        tokio::join!(first.call("POST", "/members", &body), second.call("POST", "/members", &body));
+    for formed in [&one, &two] {
+        assert!(matches!(formed, Ok(_) | Err(Failure::Refused(409, _))), "{formed:?}");
+    }
+    assert!(one.is_ok() || two.is_ok(), "{one:?}, {two:?}");
+    let leader = nodes.leader().await?;
+    nodes.client(leader, PATIENCE)?.put("name", "anna").await?;
+    let (first, second) = (nodes.status(1).await?, nodes.status(2).await?);
+    assert_eq!(first["cluster"], second["cluster"]);
+    third.abort();
     Ok(())
 }
 
