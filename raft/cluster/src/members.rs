@@ -188,7 +188,8 @@ fn check_new<S: Storage>(node: &Node<S>, id: u64, about: &About) -> Result<(), S
     match &about.cluster {
         None => Ok(()),
         Some(cluster) if node.identity.cluster().as_ref() == Some(cluster) => Err(format!(
-            "node {id} was removed from this cluster, and its directory is outdated; {advice}"
+            "node {id} was removed from this cluster, or its addition was lost, and its directory \
+             is outdated; {advice}"
         )),
         Some(cluster) => Err(format!("node {id} belongs to another cluster, {cluster}; {advice}")),
     }

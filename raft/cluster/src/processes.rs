@@ -35,7 +35,7 @@ pub enum Role {
     Replaced,
     /// Not a member of any cluster.
     New,
-    /// Removed from its cluster.
+    /// Removed from its cluster, or the entry that added it was lost with a leader.
     Removed,
 }
 
