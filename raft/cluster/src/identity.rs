@@ -8,10 +8,12 @@
 //! which only a cluster that has it as a member sends, and no other one after that.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use openraft::storage::RaftLogStorage as _;
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, node::Settings, storage::Storage};
@@ -36,26 +38,46 @@ pub struct Record {
     pub cluster: Option<String>,
 }
 
-/// Returns an id that no other directory or cluster has.
-pub(crate) fn random_id() -> String {
-    format!("{:016x}", fastrand::u64(..))
+/// Returns an id that no other directory has.
+fn random_id() -> String {
+    // Seeded by the system. fastrand is seeded by the time since the start of the machine.
+    format!("{:016x}", RandomState::new().hash_one(()))
 }
 
-/// Checks that a directory contains a node, or nothing if the node is new.
+/// Returns the id of the cluster that new nodes form: the exclusive or of the ids of their
+/// directories. So only the same nodes form the same cluster.
 ///
 /// # Errors
 ///
-/// If the directory of a node to restart is missing or empty: a member would have lost its vote and
-/// its log. If the directory of a new node is not empty.
-pub(crate) fn check_directory(settings: &Settings) -> Result<()> {
+/// If the id of a directory is not a number.
+pub(crate) fn cluster_of<'a>(members: impl IntoIterator<Item = &'a Member>) -> Result<String> {
+    let mut cluster = 0;
+    for Member { addr, directory } in members {
+        let directory = u64::from_str_radix(directory, 16);
+        cluster ^= directory.map_err(|error| format!("id of the directory at {addr}: {error}"))?;
+    }
+    Ok(format!("{cluster:016x}"))
+}
+
+/// Checks that a directory contains a store of `S`, or nothing if the node is new.
+///
+/// # Errors
+///
+/// If the directory of a node to restart has no store: a member would have lost its vote and its
+/// log. If the directory of a new node is not empty.
+pub(crate) fn check_directory<S: Storage>(settings: &Settings) -> Result<()> {
     let (id, dir) = (settings.id, settings.dir.display());
-    match (is_unused(&settings.dir)?, settings.new) {
-        (true, false) => Err(format!(
-            "there is no node in {dir}; check --dir, or pass --new if node {id} was no member \
-             before"
+    let has_store = settings.dir.join(S::NAME).is_dir();
+    match settings.new {
+        false if !has_store => Err(format!(
+            "there is no node in {dir}; check --dir, or pass --new and an empty directory if node \
+             {id} was no member before"
         )
         .into()),
-        (false, true) => Err(format!("{dir} is not empty; to restart its node, omit --new").into()),
+        true if has_store => Err(format!("{dir} has a node; to restart it, omit --new").into()),
+        true if !is_unused(&settings.dir)? => {
+            Err(format!("{dir} is not empty; use an empty directory").into())
+        }
         _ => Ok(()),
     }
 }
@@ -78,13 +100,18 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads the identity in `storage`, or chooses that of a new node.
+    /// Reads the identity in `storage`, or chooses that of a new node. A node whose creation was
+    /// interrupted is new: it has no vote before its identity is recorded.
     ///
     /// # Errors
     ///
     /// If the store has the state of another node: a node that answers under the id of another one
-    /// has two votes in an election. If the store has no identity and is not new.
-    pub(crate) fn open(storage: &impl Storage, settings: &Settings) -> Result<Self> {
+    /// has two votes in an election. If the store has a vote but no identity.
+    pub(crate) async fn open<S: Storage>(
+        storage: &S,
+        log: &mut S::Log,
+        settings: &Settings,
+    ) -> Result<Self> {
         let (id, dir) = (settings.id, settings.dir.display());
         let record = match storage.identity()? {
             Some(record) if record.id == id => record,
@@ -95,15 +122,15 @@ impl Identity {
                 )
                 .into());
             }
-            None if settings.new => {
+            None if log.read_vote().await?.is_none() => {
                 let record = Record { id, directory: random_id(), cluster: None };
                 storage.record_identity(&record)?;
                 record
             }
             None => {
                 return Err(format!(
-                    "{dir} has no node: its creation was interrupted, or an earlier release \
-                     created it; remove it, and pass --new"
+                    "{dir} has a vote but no identity: the store is damaged, or an earlier \
+                     release created it; pass --new and an empty directory"
                 )
                 .into());
             }
@@ -117,6 +144,20 @@ impl Identity {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Checks that this node belongs to `cluster`, or to none.
+    ///
+    /// # Errors
+    ///
+    /// If this node belongs to another cluster.
+    pub(crate) fn check_cluster(&self, cluster: &str) -> Result<()> {
+        match self.cluster() {
+            Some(own) if own != cluster => {
+                Err(format!("node {} belongs to cluster {own}, not to {cluster}", self.id).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Joins `cluster` if this node belongs to none. The record is durable when this returns.
     ///
     /// # Errors
@@ -124,18 +165,14 @@ impl Identity {
     /// If this node belongs to another cluster, or if the record cannot be written.
     pub(crate) fn join(&self, storage: &impl Storage, cluster: &str) -> Result<()> {
         let mut own = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*own {
-            Some(own) if own == cluster => Ok(()),
-            Some(own) => {
-                Err(format!("node {} belongs to cluster {own}, not to {cluster}", self.id).into())
-            }
-            None => {
-                let (id, directory) = (self.id, self.directory.to_string());
-                let cluster = Some(cluster.to_owned());
-                storage.record_identity(&Record { id, directory, cluster: cluster.clone() })?;
-                *own = cluster;
-                Ok(())
-            }
+        if own.is_none() {
+            let (id, directory) = (self.id, self.directory.to_string());
+            let cluster = Some(cluster.to_owned());
+            storage.record_identity(&Record { id, directory, cluster: cluster.clone() })?;
+            *own = cluster;
         }
+        drop(own);
+        // The own cluster never changes.
+        self.check_cluster(cluster)
     }
 }

@@ -165,7 +165,8 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
             }
             Role::Removed => {
                 let dir = cluster.dir(node);
-                println!("  removed from the cluster; delete {}, and start again", dir.display());
+                println!("  removed from the cluster, or its addition was lost");
+                println!("  to add a new node, delete {}, and start again", dir.display());
             }
         }
     }

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::{
     Result, describe,
-    identity::{Member, random_id},
+    identity::{Member, cluster_of},
     metrics::About,
     node::{COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
     storage::Storage,
@@ -49,23 +49,29 @@ pub(crate) async fn initialize<S: Storage>(
         Ok(true) => return (StatusCode::CONFLICT, MEMBER).into_response(),
         Err(error) => return failed(&error),
     }
-    let mut members = BTreeMap::new();
+    let (mut members, mut clusters) = (BTreeMap::new(), BTreeMap::new());
     for (id, addr) in addresses {
         match probe(&node.network.http, id, &addr).await {
-            // An earlier call may have failed after this node had joined the new cluster.
-            Ok(About { cluster: Some(cluster), .. }) if id != node.identity.id => {
-                let message = format!("node {id} at {addr} belongs to cluster {cluster} already");
-                return (StatusCode::CONFLICT, message).into_response();
+            Ok(About { directory, cluster, .. }) => {
+                clusters.extend(cluster.map(|cluster| (id, cluster)));
+                members.insert(id, Member { addr, directory });
             }
-            Ok(About { directory, .. }) => members.insert(id, Member { addr, directory }),
             Err(error) => return no_node(id, &addr, &*error),
-        };
+        }
     }
     if !members.contains_key(&node.identity.id) {
         let message = format!("node {}, which this is, is not among the members", node.identity.id);
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
-    let cluster = node.identity.cluster().unwrap_or_else(random_id);
+    // Concurrent calls, and a call after a failed one, continue the same cluster.
+    let cluster = match cluster_of(members.values()) {
+        Ok(cluster) => cluster,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
+    if let Some((id, other)) = clusters.iter().find(|(_, other)| **other != cluster) {
+        let message = format!("node {id} belongs to cluster {other} already");
+        return (StatusCode::CONFLICT, message).into_response();
+    }
     if let Err(error) = node.identity.join(&node.storage, &cluster) {
         return failed(&*error);
     }
@@ -182,7 +188,8 @@ fn check_new<S: Storage>(node: &Node<S>, id: u64, about: &About) -> Result<(), S
     match &about.cluster {
         None => Ok(()),
         Some(cluster) if node.identity.cluster().as_ref() == Some(cluster) => Err(format!(
-            "node {id} was removed from this cluster, and its directory is outdated; {advice}"
+            "node {id} was removed from this cluster, or its addition was lost, and its directory \
+             is outdated; {advice}"
         )),
         Some(cluster) => Err(format!("node {id} belongs to another cluster, {cluster}; {advice}")),
     }

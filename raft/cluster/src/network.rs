@@ -153,22 +153,22 @@ impl Link {
             let blocked = io::Error::from(io::ErrorKind::HostUnreachable);
             return Err(RPCError::Unreachable(Unreachable::new(&blocked)));
         }
-        let failed = |error: &(dyn Error + 'static)| {
-            RPCError::Network(NetworkError::new(&io::Error::other(error.to_string())))
-        };
-        let body = postcard::to_stdvec(request).map_err(|error| failed(&error))?;
+        let body = postcard::to_stdvec(request)
+            .map_err(|error| RPCError::Network(NetworkError::new(&error)))?;
         let request = self.network.request(path, self.target, &self.member);
         let request = request.timeout(timeout).body(body);
         let sent = async { request.send().await?.error_for_status()?.bytes().await };
+        // openraft pauses only before the next request to an unreachable node. One that refuses a
+        // request, for example because its directory is another one, refuses the next one, too.
         let bytes = sent.await.map_err(|error| {
-            if error.is_connect() {
+            if error.is_connect() || error.is_status() {
                 RPCError::Unreachable(Unreachable::new(&error))
             } else {
-                failed(&error)
+                RPCError::Network(NetworkError::new(&error))
             }
         })?;
-        let response: Result<T, RaftError<u64, E>> =
-            postcard::from_bytes(&bytes).map_err(|error| failed(&error))?;
+        let response: Result<T, RaftError<u64, E>> = postcard::from_bytes(&bytes)
+            .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
         response.map_err(|error| RPCError::RemoteError(RemoteError::new(self.target, error)))
     }
 }

@@ -14,9 +14,10 @@
 //!
 //! A node that does not lead redirects requests to the leader with status 307. Status 504 means
 //! that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a
-//! change of the members may be partial: send it again. A value has at most 1 MiB. The
-//! longest URL is shorter than the longest key of a store. A node ends if openraft stops, for
-//! example because its store failed.
+//! change of the members may be partial: send it again. If the addition of a node was lost, status
+//! 409 says so: its directory has joined the cluster, and a new one must replace it. A value has at
+//! most 1 MiB. The longest URL is shorter than the longest key of a store. A node ends if openraft
+//! stops, for example because its store failed.
 
 use std::{
     error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
@@ -132,14 +133,14 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
             process::exit(0);
         });
     }
-    check_directory(&settings)?;
+    check_directory::<S>(&settings)?;
     // Before a store is created.
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| {
         format!("cannot listen on {}: {error}; use another address", settings.listen)
     })?;
-    let (storage, log, state_machine) = S::open(&settings)?;
-    let identity = Identity::open(&storage, &settings)?;
+    let (storage, mut log, state_machine) = S::open(&settings)?;
+    let identity = Identity::open(&storage, &mut log, &settings).await?;
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: 100,

@@ -40,13 +40,16 @@ pub(crate) async fn block<S: Storage>(
     StatusCode::NO_CONTENT
 }
 
-/// Checks that a request is for this node and this directory, and comes from its cluster. A new
-/// node joins the cluster.
+/// Checks that a request is for this node and this directory, and comes from its cluster, if it
+/// has one. Returns the id of that of the sender.
 ///
 /// # Errors
 ///
 /// The reason why the request is refused.
-fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(), String> {
+fn check_envelope<'a, S: Storage>(
+    node: &Node<S>,
+    headers: &'a HeaderMap,
+) -> Result<&'a str, String> {
     let id = node.identity.id;
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (target, cluster) = (header(TARGET), header(CLUSTER));
@@ -65,21 +68,24 @@ fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(),
             node.dir.display()
         ));
     }
-    node.identity.join(&node.storage, cluster).map_err(|error| error.to_string())
+    node.identity.check_cluster(cluster).map_err(|error| error.to_string())?;
+    Ok(cluster)
 }
 
-/// Prints a reason why requests are refused, once.
-fn report(reason: &str) {
+/// Returns status 421. Prints a reason why requests are refused, once.
+fn refused(reason: String) -> HttpResponse {
     static LAST: Mutex<String> = Mutex::new(String::new());
 
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if *last != reason {
         eprintln!("refused requests of another node: {reason}");
-        reason.clone_into(&mut last);
+        last.clone_from(&reason);
     }
+    (StatusCode::MISDIRECTED_REQUEST, reason).into_response()
 }
 
-/// Decodes a request of another node, calls `handle`, and encodes the response.
+/// Decodes a request of another node, calls `handle`, and encodes the response. A new node joins
+/// the cluster of the first request.
 async fn answer<S: Storage, R: for<'a> Deserialize<'a>, T: Serialize>(
     node: &Node<S>,
     headers: &HeaderMap,
@@ -94,14 +100,16 @@ async fn answer<S: Storage, R: for<'a> Deserialize<'a>, T: Serialize>(
         node.network.blocked.end(sender).await;
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    // Before a node joins a cluster.
+    let cluster = match check_envelope(node, headers) {
+        Ok(cluster) => cluster,
+        Err(reason) => return refused(reason),
+    };
     let request = match postcard::from_bytes(body) {
         Ok(request) => request,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
-    if let Err(reason) = check_envelope(node, headers) {
-        report(&reason);
-        return (StatusCode::MISDIRECTED_REQUEST, reason).into_response();
+    if let Err(error) = node.identity.join(&node.storage, cluster) {
+        return refused(error.to_string());
     }
     match postcard::to_stdvec(&handle(request).await) {
         Ok(bytes) => bytes.into_response(),

@@ -35,7 +35,7 @@ pub enum Role {
     Replaced,
     /// Not a member of any cluster.
     New,
-    /// Removed from its cluster.
+    /// Removed from its cluster, or the entry that added it was lost with a leader.
     Removed,
 }
 
@@ -219,7 +219,8 @@ impl Processes {
     }
 
     /// Starts nodes 1 to `count`, and waits for a leader. If none of them is a member of a cluster,
-    /// they form a new one. Removes the directories that it has created if it fails.
+    /// they form a new one. If it fails before that, it removes the directories that it has
+    /// created.
     ///
     /// # Errors
     ///
@@ -230,22 +231,31 @@ impl Processes {
         for node in 1..=count {
             self.check_address(node).await?;
         }
-        let dirs = (1..=count).map(|node| self.dir(node)).chain([self.dir.clone()]);
+        let existed = self.dir.exists();
         let mut created = Vec::new();
-        for dir in dirs {
+        for dir in (1..=count).map(|node| self.dir(node)) {
             if is_unused(&dir)? {
                 created.push((dir.exists(), dir));
             }
         }
-        let started = self.form_or_join(count).await;
-        if started.is_err() {
+        if let Err(error) = self.start_nodes(count).await {
             self.kill_all();
+            // The error of the start is the one to report.
             for (existed, dir) in created {
-                // The error of the start is the one to report.
                 let _ = clear(&dir, existed);
             }
+            if !existed {
+                // Fails if it contains a node that another process has created.
+                let _ = fs::remove_dir(&self.dir);
+            }
+            return Err(error);
         }
-        started
+        let led = self.form_or_join(count).await;
+        if led.is_err() {
+            // The nodes may be members now.
+            self.kill_all();
+        }
+        led
     }
 
     /// Checks that no process listens at the address of a node.
@@ -267,11 +277,31 @@ impl Processes {
         .into())
     }
 
-    /// Starts nodes 1 to `count`, and waits for a leader.
-    async fn form_or_join(&mut self, count: u64) -> Result<u64> {
+    /// Starts nodes 1 to `count`, and waits until they answer. Checks the addresses of those that
+    /// are members of a cluster.
+    async fn start_nodes(&mut self, count: u64) -> Result<()> {
         for node in 1..=count {
             self.start(node)?;
         }
+        let members = self.poll(PATIENCE, async || self.members().await).await?;
+        for node in 1..=count {
+            let address = self.peer_address(node);
+            if let Some(Member { addr, .. }) = members.get(&node)
+                && *addr != address
+            {
+                let dir = self.dir.display();
+                return Err(format!(
+                    "node {node} of the cluster in {dir} has the address {addr}, not {address}; \
+                     start it at {addr}"
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Forms a cluster of the nodes 1 to `count` unless there is one. Waits for a leader.
+    async fn form_or_join(&self, count: u64) -> Result<u64> {
         let own: BTreeMap<_, _> = (1..=count).map(|node| (node, self.peer_address(node))).collect();
         let body = serde_json::to_string(&own)?;
         let client = self.client(1, PATIENCE)?;
@@ -285,18 +315,6 @@ impl Processes {
             Ok(members)
         };
         let members = self.poll(PATIENCE, form_or_join).await?;
-        for (node, address) in &own {
-            if let Some(Member { addr, .. }) = members.get(node)
-                && addr != address
-            {
-                let dir = self.dir.display();
-                return Err(format!(
-                    "node {node} of the cluster in {dir} has the address {addr}, not {address}; \
-                     start it at {addr}"
-                )
-                .into());
-            }
-        }
         let mut nodes = Vec::new();
         for node in own.into_keys() {
             if self.role(node, &members).await? == Role::Member {

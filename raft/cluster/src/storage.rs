@@ -37,6 +37,9 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// The state machine.
     type StateMachine: RaftStateMachine<Self::Types>;
 
+    /// Name of the store in the directory of a node. `open` creates it first.
+    const NAME: &'static str;
+
     /// Opens or creates the store of a node.
     ///
     /// # Errors
@@ -106,8 +109,18 @@ impl Storage for Sieve {
     type Log = LogStore<Types>;
     type StateMachine = StateMachine<Types, Map>;
 
+    const NAME: &'static str = "store";
+
     fn open(settings: &Settings) -> Result<(Self, Self::Log, Self::StateMachine)> {
-        let db = Db::open(settings.dir.join("store"))?;
+        let store = settings.dir.join(Self::NAME);
+        let db = Db::open(&store)?;
+        let is_new = db.keyspaces() == ["default"] && db.is_empty()?;
+        if !is_new && !db.keyspace_exists(IDENTITY) {
+            let store = store.display();
+            return Err(format!("{store} is not the store of a node; check --dir").into());
+        }
+        // The first keyspace marks a store of a node.
+        db.keyspace(IDENTITY)?;
         let map = db.keyspace("map")?;
         let options = options(settings.planted_bug.as_deref())?;
         let (log, state_machine) =

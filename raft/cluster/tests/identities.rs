@@ -7,15 +7,19 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::Path,
     process::Command,
+    sync::Arc,
     time::Duration,
 };
 
+use axum::{Router, routing::get};
+use sievedb::Db;
 use sievedb_cluster::{
     Result,
     client::{Client, Failure},
     places::Places,
     processes::{Processes, Role},
 };
+use tokio::sync::Barrier;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -128,6 +132,61 @@ async fn a_failed_start_leaves_only_what_was_there() -> Result<()> {
     assert!(message.contains("node 2 has ended"), "{message}");
     assert!(!nodes.dir(1).exists() && !nodes.dir(3).exists());
     assert!(dir.path().join("other").exists() && nodes.dir(2).join("note").exists());
+    assert_eq!(fs::read_dir(nodes.dir(2))?.count(), 1, "a file in a directory without a node");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_start_leaves_nodes_that_others_create() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    // A node that another terminal creates while those of the start fail.
+    let (program, cluster) = (dir.path().join("program"), dir.path().join("cluster"));
+    let created = cluster.join("node4");
+    let script = r#"printf '#!/bin/sh\nmkdir "%s"\nexit 1\n' "$2" > "$1"; chmod +x "$1""#;
+    let write = Command::new("sh").args(["-c", script, "sh"]).arg(&program).arg(&created).status();
+    assert!(write?.success());
+    let mut nodes = Processes::new(&program, &cluster, Places::loopback(1)?, &[]);
+    let message = nodes.start_cluster(1).await.expect_err("the program ends").to_string();
+    assert!(message.contains("node 1 has ended: exit status 1"), "{message}");
+    assert!(!nodes.dir(1).exists() && created.exists());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_another_program_is_refused_unchanged() -> Result<()> {
+    for name in ["default", "names"] {
+        let dir = tempfile::tempdir()?;
+        let mut nodes = nodes(dir.path(), 1)?;
+        let store = nodes.dir(1).join("store");
+        fs::create_dir(nodes.dir(1))?;
+        let db = Db::open(&store)?;
+        db.keyspace(name)?.insert("name", "anna")?;
+        let keyspaces = db.keyspaces();
+        drop(db);
+        let message = nodes.start_cluster(1).await.expect_err("it is no node").to_string();
+        assert!(message.contains("node 1 has ended"), "{name}: {message}");
+        assert!(!nodes.dir(1).join("snapshots").exists(), "{name}");
+        assert_eq!(Db::open(&store)?.keyspaces(), keyspaces);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_continues_an_interrupted_creation_of_nodes() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 3)?;
+    // At the directory of the store, at its first keyspace, and before the record of the node.
+    fs::create_dir_all(nodes.dir(1).join("store"))?;
+    for (node, keyspaces) in [(2, &[][..]), (3, &["node", "map"])] {
+        fs::create_dir(nodes.dir(node))?;
+        let db = Db::open(nodes.dir(node).join("store"))?;
+        for keyspace in keyspaces {
+            db.keyspace(keyspace)?;
+        }
+    }
+    nodes.start_cluster(3).await?;
+    let (_, client) = leader(&nodes).await?;
+    client.put("name", "anna").await?;
     Ok(())
 }
 
@@ -157,6 +216,41 @@ async fn a_node_of_another_cluster_is_refused() -> Result<()> {
     let body = format!(r#"{{"1": "{}", "4": "{address}"}}"#, third.peer_address(1));
     let formed = third.client(1, PATIENCE)?.call("POST", "/members", &body).await;
     refused(formed, 409, "belongs to cluster");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_requests_form_one_cluster() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 2)?;
+    let mut members = Vec::new();
+    for node in 1..=2 {
+        start(&mut nodes, node).await?;
+        members.push(format!(r#""{node}": "{}""#, nodes.peer_address(node)));
+    }
+    // A third node, which never votes, answers once both requests have reached it.
+    let both = Arc::new(Barrier::new(2));
+    let status = async move || {
+        both.wait().await;
+        r#"{"id": 3, "directory": "3"}"#
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    members.push(format!(r#""3": "{}""#, listener.local_addr()?));
+    let router = Router::new().route("/status", get(status));
+    let third = tokio::spawn(async move { axum::serve(listener, router).await });
+    let (first, second) = (nodes.client(1, PATIENCE)?, nodes.client(2, PATIENCE)?);
+    let body = format!("{{{}}}", members.join(", "));
+    let (one, two) =
+        tokio::join!(first.call("POST", "/members", &body), second.call("POST", "/members", &body));
+    for formed in [&one, &two] {
+        assert!(matches!(formed, Ok(_) | Err(Failure::Refused(409, _))), "{formed:?}");
+    }
+    assert!(one.is_ok() || two.is_ok(), "{one:?}, {two:?}");
+    let leader = nodes.leader().await?;
+    nodes.client(leader, PATIENCE)?.put("name", "anna").await?;
+    let (first, second) = (nodes.status(1).await?, nodes.status(2).await?);
+    assert_eq!(first["cluster"], second["cluster"]);
+    third.abort();
     Ok(())
 }
 

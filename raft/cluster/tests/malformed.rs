@@ -71,8 +71,8 @@ async fn malformed_requests_are_refused_and_have_no_effect() -> Result<()> {
         ("PUT", "/members/4", b"localhost:1/../", 400),
         ("DELETE", "/members/-1", b"", 400),
         ("GET", "/kv/a?local=maybe", b"", 400),
-        ("POST", "/raft/append", b"", 400),
-        ("POST", "/raft/vote", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 400),
+        ("POST", "/raft/append", b"", 421),
+        ("POST", "/raft/vote", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 421),
         ("PUT", "/faults/blocked", b"[1]", 404),
         ("GET", "/../etc/passwd", b"", 404),
     ] {

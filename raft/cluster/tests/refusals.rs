@@ -5,10 +5,11 @@
 use std::{
     path::Path,
     process::Command,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use axum::{Router, routing::get};
+use axum::{Router, http::StatusCode, routing::get};
 use openraft::{
     CommittedLeaderId, LogId, SnapshotMeta, StoredMembership, Vote, raft::InstallSnapshotRequest,
 };
@@ -139,6 +140,47 @@ async fn only_nodes_that_answer_become_members() -> Result<()> {
     Ok(())
 }
 
+/// The leader would read, encode and send the same entries again without a pause.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_to_a_member_that_refuses_them_are_sent_with_pauses() -> Result<()> {
+    const REQUESTS: usize = 6;
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(1).await?;
+    let client = nodes.client(leader, PATIENCE)?;
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let refuse = {
+        let times = times.clone();
+        || async move {
+            times.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+            StatusCode::MISDIRECTED_REQUEST
+        }
+    };
+    let router = Router::new()
+        .route("/status", get(|| async { r#"{"id": 2, "directory": "2"}"# }))
+        .fallback(refuse);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?.to_string();
+    let member = tokio::spawn(async move { axum::serve(listener, router).await });
+    let adds = tokio::spawn(async move { client.call("PUT", "/members/2", &address).await });
+    let deadline = Instant::now() + PATIENCE;
+    let spread = loop {
+        let times = times.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let [first, .., last] = times[..]
+            && times.len() >= REQUESTS
+        {
+            break last - first;
+        }
+        assert!(!adds.is_finished() && Instant::now() < deadline, "{} requests", times.len());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    // A pause has 500 ms. The arrival of the first request may be delayed.
+    assert!(spread > Duration::from_secs(1), "{REQUESTS} requests within {spread:?}");
+    adds.abort();
+    member.abort();
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_is_not_started_with_addresses_that_are_none() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -259,6 +301,8 @@ async fn a_node_ends_when_openraft_stops() -> Result<()> {
         request.body(body.to_vec()).send()
     };
     assert_eq!(send(follower, &directory, &cluster, b"no request").await?.status(), 400);
+    // The ids are checked before the body is decoded.
+    assert_eq!(send(follower, "former", &cluster, b"no request").await?.status(), 421);
     let body = postcard::to_stdvec(&request)?;
     // Requests for another node, whose address this one has now, for its former directory, and of
     // another cluster.
@@ -335,6 +379,7 @@ async fn requests_without_a_majority_return() -> Result<()> {
 #[test]
 fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
     let dir = tempfile::tempdir()?;
+    std::fs::create_dir(dir.path().join("store"))?;
     std::fs::write(dir.path().join("snapshots"), "a file")?;
     let mut node = Command::new(PROGRAM);
     node.args(["node", "--id", "1", "--listen", "127.0.0.1:0", "--dir"]).arg(dir.path());

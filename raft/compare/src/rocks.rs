@@ -102,6 +102,8 @@ impl Storage for Rocks {
     type Log = Self;
     type StateMachine = Self;
 
+    const NAME: &'static str = "rocksdb";
+
     fn open(settings: &Settings) -> sievedb_cluster::Result<(Self, Self, Self)> {
         if settings.planted_bug.is_some() {
             return Err("the RocksDB example has no planted bugs".into());
@@ -111,7 +113,7 @@ impl Storage for Rocks {
         options.create_missing_column_families(true);
         let families =
             [LOGS, META, SM_META].map(|name| ColumnFamilyDescriptor::new(name, Options::default()));
-        let path = settings.dir.join("rocksdb");
+        let path = settings.dir.join(Self::NAME);
         let db = Arc::new(DB::open_cf_descriptors(&options, path, families)?);
         let rocks = Self { db, state: Arc::default() };
         if let Some(kept) = rocks.record::<Kept>(SM_META, "snapshot")? {
