@@ -34,7 +34,8 @@ pub(super) struct FullDisk {
     filters: Option<Pause>,
     /// Keyspaces with a compaction that the last search for work refused.
     refused: BTreeSet<u64>,
-    /// Earliest time of a job that the last search for work refused.
+    /// Earliest time of a job that the last search for work refused, or that has failed since: no
+    /// search may follow before its worker waits.
     retry_at: Option<Duration>,
 }
 
@@ -92,6 +93,7 @@ impl FullDisk {
         let is_first = self.error().is_none();
         let stop = if is_flush { &mut self.flushes } else { &mut self.compactions };
         *stop = Some(Stop { error: error.clone(), retry_at });
+        self.look_at(retry_at);
         is_first
     }
 
@@ -110,6 +112,9 @@ impl FullDisk {
     pub(super) fn note_rebuild(&mut self, failed: Option<&Error>, now: Duration) -> bool {
         let before = self.filters.take();
         self.filters = failed.map(|error| Pause::after(before.as_ref(), error, now));
+        if let Some(pause) = &self.filters {
+            self.look_at(pause.retry_at);
+        }
         before.is_none() && self.filters.is_some()
     }
 
@@ -126,6 +131,7 @@ impl FullDisk {
         let unexpired = before.filter(|failed| !failed.pause.is_over(now));
         let input_bytes = unexpired.map_or(u64::MAX, |failed| failed.input_bytes);
         let input_bytes = input_bytes.min(compaction.input_bytes);
+        self.look_at(pause.retry_at);
         self.failed = Some(Failed { input_bytes, occupied, pause });
     }
 
@@ -160,8 +166,13 @@ impl FullDisk {
 
     fn is_over(&mut self, retry_at: Option<Duration>, now: Duration) -> bool {
         let left = retry_at.filter(|at| now < *at);
-        self.retry_at = self.retry_at.into_iter().chain(left).min();
+        left.into_iter().for_each(|at| self.look_at(at));
         left.is_none()
+    }
+
+    /// Makes a worker look for work at `time`.
+    fn look_at(&mut self, time: Duration) {
+        self.retry_at = Some(self.retry_at.map_or(time, |before| before.min(time)));
     }
 
     /// Returns whether `compaction` of the keyspace `id` must not begin at `now`, while tables
@@ -217,7 +228,7 @@ impl FullDisk {
         self.refused().filter(|_| self.refused.contains(&id))
     }
 
-    /// Returns when a job that the last search refused may begin.
+    /// Returns when a job may begin that the last search refused, or that has failed since.
     pub(super) fn retry_at(&self) -> Option<Duration> {
         self.retry_at
     }
@@ -245,6 +256,26 @@ mod tests {
 
     fn full() -> Error {
         Error::io("append", Path::new("1.sst"), io::Error::from_raw_os_error(28))
+    }
+
+    /// The worker of a failed job waits without another search.
+    #[test]
+    fn a_worker_retries_after_a_failure_at_the_end_of_its_search() {
+        let now = Duration::from_secs(1);
+        let failures: [fn(&mut FullDisk, Duration); 4] = [
+            |disk, now| _ = disk.note_stop(true, &full(), now, true),
+            |disk, now| _ = disk.note_stop(false, &full(), now, true),
+            |disk, now| disk.note_failure(&Compaction::of_bytes(100), &full(), (now, 0)),
+            |disk, now| _ = disk.note_rebuild(Some(&full()), now),
+        ];
+        for fail in failures {
+            let mut disk = FullDisk::default();
+            disk.begin_search();
+            assert!(disk.may_flush(now) && disk.may_compact(now) && disk.may_rebuild(now));
+            assert_eq!(disk.retry_at(), None);
+            fail(&mut disk, now);
+            assert_eq!(disk.retry_at(), Some(now + PAUSE_MIN));
+        }
     }
 
     #[test]
