@@ -186,8 +186,8 @@ impl Options {
     ///
     /// A large compaction merges several ranges of keys at the same time. It uses one thread for
     /// each, if other threads are idle, and at most half of the processors. A range has at least
-    /// 16 MiB of input, and at least [`table_bytes`](KeyspaceOptions::table_bytes). A keyspace with a
-    /// [compaction filter](KeyspaceOptions::compaction_filter) has one range.
+    /// 16 MiB of input, and at least [`table_bytes`](KeyspaceOptions::table_bytes). A keyspace with
+    /// a [compaction filter](KeyspaceOptions::compaction_filter) has one range.
     ///
     /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0, the writing thread runs
     /// background work after each write that makes it due: slow, but deterministic, for tests.

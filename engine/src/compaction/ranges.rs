@@ -125,8 +125,8 @@ impl RangeFragments {
         }
     }
 
-    /// Returns `true` if no reader needs an entry of `table` within `keys`, because range tombstones
-    /// of their stripe cover them all.
+    /// Returns `true` if no reader needs an entry of `table` within `keys`, because range
+    /// tombstones of their stripe cover them all.
     pub(crate) fn hides(&self, table: &TableMeta, keys: &TableBounds) -> bool {
         if self.fragments.is_empty() {
             return false;

@@ -9,7 +9,8 @@ use sievedb_format::TableBounds;
 /// [`table_bytes`](crate::KeyspaceOptions::table_bytes) is the minimum instead: the outputs of two
 /// ranges are at most twice as many as those of one.
 const RANGE_BYTES_MIN: u64 = 16 << 20;
-/// Pieces of a range, at least: the ranges differ by at most this part, and by an entry of an index.
+/// Pieces of a range, at least: the ranges differ by at most this part, and by an entry of an
+/// index.
 const PIECES_IN_RANGE: u64 = 16;
 
 /// Limits of a split.

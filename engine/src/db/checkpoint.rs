@@ -21,9 +21,9 @@ impl Db {
     /// ends.
     ///
     /// Damaged and quarantined tables are linked unchanged. A
-    /// [read-only](crate::Options::read_only) store can be checkpointed too; its log is copied. The call waits for a refresh of a
-    /// [`Replica`](crate::Replica), which reads from its backup set, and fails after one
-    /// that failed, until the next one succeeds.
+    /// [read-only](crate::Options::read_only) store can be checkpointed too; its log is copied. The
+    /// call waits for a refresh of a [`Replica`](crate::Replica), which reads from its backup set,
+    /// and fails after one that failed, until the next one succeeds.
     ///
     /// # Errors
     ///

@@ -357,8 +357,8 @@ impl Store {
         self.versions.trees().values().map(of_tree).sum()
     }
 
-    /// Merges the inputs into new tables, until one of `stops` returns `true`: the first one on this
-    /// thread, the second one on others. Shows values to `filter`.
+    /// Merges the inputs into new tables, until one of `stops` returns `true`: the first one on
+    /// this thread, the second one on others. Shows values to `filter`.
     #[expect(clippy::too_many_arguments, reason = "one caller, which has them all apart")]
     fn merge_inputs(
         &self,

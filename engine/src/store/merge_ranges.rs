@@ -2,9 +2,9 @@
 //!
 //! The thread of the compaction merges the first range, and carries out flushes and unlinks
 //! meanwhile. Each other range has a thread, which counts as one of the idle workers: see
-//! `scheduler::lent`. All ranges write one group of tables. An error or an interruption of one range
-//! stops the others, and the tables of all are removed. So does a panic, but tables may stay until
-//! the next open.
+//! `scheduler::lent`. All ranges write one group of tables. An error or an interruption of one
+//! range stops the others, and the tables of all are removed. So does a panic, but tables may stay
+//! until the next open.
 //!
 //! A compaction is one range if the keyspace has a compaction filter, which is called in the order
 //! of the keys, or if it is for an idle store, in which it must cost little.

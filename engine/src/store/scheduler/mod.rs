@@ -134,8 +134,8 @@ struct State {
     abandoned: usize,
 }
 
-/// The thread that unlinks obsolete files. No second one does: blob files are unlinked after the log
-/// segments that were obsolete before, and a list of retired tables replaces the previous one.
+/// The thread that unlinks obsolete files. No second one does: blob files are unlinked after the
+/// log segments that were obsolete before, and a list of retired tables replaces the previous one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Unlinker {
     #[default]

@@ -210,8 +210,8 @@ impl Versions {
         then();
     }
 
-    /// Replaces the manifest by `file`, as another process has written it since. `keeps_times`: keeps
-    /// own later times of writes that it lacks.
+    /// Replaces the manifest by `file`, as another process has written it since. `keeps_times`:
+    /// keeps own later times of writes that it lacks.
     pub(super) fn follow_manifest(&self, file: ManifestFile, keeps_times: bool) {
         let state = file.state();
         let mut times = state.sequence_times.clone();
