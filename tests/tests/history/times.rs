@@ -203,6 +203,25 @@ fn each_keyspace_has_its_own_clock_of_the_past() {
     }
 }
 
+/// The history begins at the last sample before its time, with the clock of that time.
+#[test]
+fn a_snapshot_above_the_start_of_the_history_keeps_its_clock() {
+    let timed = Timed::new(Duration::from_secs(10));
+    let db = timed.open();
+    timed.advance(500);
+    db.insert_with_ttl("key", "a", Duration::from_millis(400)).unwrap();
+    timed.advance(100);
+    let snapshot = db.snapshot();
+    timed.advance(100);
+    db.insert("other", "b").unwrap();
+    // The history begins 950 ms after the opening.
+    timed.advance(10_250);
+    for compact in [Db::flush, Db::compact] {
+        compact(&db).unwrap();
+        assert_eq!(snapshot.get("key").unwrap(), Some("a".into()));
+    }
+}
+
 /// A value that expired before the history began has no version with a value, before a compaction
 /// drops it and after.
 #[test]
