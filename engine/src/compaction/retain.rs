@@ -57,7 +57,7 @@
 
 mod values;
 
-use std::{cmp::Ordering, collections::VecDeque};
+use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, RangeTombstone, SEQUENCE_MAX, SequenceNumber, Trailer};
@@ -68,7 +68,7 @@ use crate::{
     fold::OperatorCell,
     iter::cursor::{Cursor, out_of_order},
     resolve::{Seen, is_tombstone, tombstone_for},
-    table::blobs::Blob,
+    table::{blobs::Blob, cache_room::WorkerShare},
 };
 
 /// Entries and bytes of values between two checks whether to stop the merge: about 0.3 ms of a
@@ -103,6 +103,8 @@ pub(crate) struct RetainStream<'f, C, B, S> {
     is_decided: bool,
     operator: OperatorCell,
     filtering: Option<&'f mut Filtering>,
+    /// Charged with values from blob files while they are read as a whole.
+    share: Option<Arc<WorkerShare>>,
     /// Operands of `user_key` stay, so older versions are not its value, and the filter sees none.
     keeps_operands: bool,
     /// Entries of `user_key` that are not in an input, the current one first. Entries under the
@@ -136,6 +138,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
             is_decided: false,
             operator: OperatorCell::default(),
             filtering: None,
+            share: None,
             keeps_operands: false,
             made: VecDeque::new(),
             is_first_of_key: true,
@@ -163,6 +166,11 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
     /// Makes the stream show values to a compaction filter.
     pub(crate) fn filtered_by(self, filtering: Option<&'f mut Filtering>) -> Self {
         Self { filtering, ..self }
+    }
+
+    /// Makes the stream charge values that it reads from blob files to `share`.
+    pub(crate) fn charging(self, share: &Arc<WorkerShare>) -> Self {
+        Self { share: Some(Arc::clone(share)), ..self }
     }
 
     /// Adds the range tombstones of the inputs, cut for the same snapshots.

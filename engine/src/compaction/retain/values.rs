@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, collections::VecDeque};
 
+use bytes::Bytes;
 use sievedb_format::Trailer;
 
 use super::RetainStream;
@@ -13,6 +14,7 @@ use crate::{
     },
     iter::cursor::{Cursor, out_of_order},
     resolve::{Seen, is_in_blob_file, is_lasting_value, prefix_bytes, put_for},
+    table::cache_room::ShareTaken,
 };
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C, B, S> {
@@ -23,6 +25,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
         debug_assert!(self.made.is_empty() && !self.is_decided, "an open stripe");
         self.is_removed = false;
         let mut operands = Operands::default();
+        let mut _charge = None;
         let end = loop {
             let Some(key) = self.cursor.key() else { break End::OfKey };
             match key.user_key.cmp(&self.user_key) {
@@ -44,8 +47,9 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
                 Seen::Nothing => break End::Base(None),
                 Seen::Value if is_in_blob_file(trailer) => {
                     // If the value cannot be read, the operands stay.
-                    let value = self.cursor.blob()?.read_to_rewrite()?;
-                    break value.map_or(End::OfStripe, |value| End::Base(Some(value)));
+                    let Some((value, taken)) = self.read_blob()? else { break End::OfStripe };
+                    _charge = taken;
+                    break End::Base(Some(value));
                 }
                 Seen::Value if is_lasting_value(trailer) => {
                     break End::Base(Some(self.cursor.value()));
@@ -77,6 +81,17 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
         Ok(())
     }
 
+    /// Reads the value of the blob reference under the cursor as a whole, and charges it until the
+    /// charge is dropped. Returns `None` if it cannot be read.
+    #[cold]
+    fn read_blob(&mut self) -> Result<Option<(Bytes, Option<ShareTaken>)>> {
+        let blob = self.cursor.blob()?;
+        // Before the read: the merge may stop, or carry out a flush.
+        self.count(0, usize::try_from(blob.value_bytes()).unwrap_or(usize::MAX))?;
+        let charge = self.share.as_ref().map(|share| share.take(blob.value_bytes()));
+        Ok(blob.read_to_rewrite()?.map(|value| (value, charge)))
+    }
+
     /// Returns `true` if a decision of the filter about an earlier key removes this version.
     #[inline]
     pub(super) fn is_skipped(&mut self, trailer: Trailer) -> bool {
@@ -93,7 +108,8 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
         }
         if is_in_blob_file(trailer) {
             // A value that cannot be read stays.
-            let Some(value) = self.cursor.blob()?.read_to_rewrite()? else { return Ok(true) };
+            let Some((value, _charge)) = self.read_blob()? else { return Ok(true) };
+            let Some(filtering) = &mut self.filtering else { return Ok(true) };
             let filtered = filtering.decide(&self.user_key, &value)?;
             if let Filtered::Replaced(new) = filtered {
                 self.made = VecDeque::from([(put_for(trailer), new.into())]);
