@@ -13,7 +13,7 @@ use crate::{
         operands::{End, Operands},
     },
     iter::cursor::{Cursor, out_of_order},
-    resolve::{Seen, is_in_blob_file, is_lasting_value, prefix_bytes, put_for},
+    resolve::{Seen, expires_never, is_in_blob_file, prefix_bytes, put_for},
     table::cache_room::ShareTaken,
 };
 
@@ -51,8 +51,9 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
                     _charge = taken;
                     break End::Base(Some(value));
                 }
-                Seen::Value if is_lasting_value(trailer) => {
-                    break End::Base(Some(self.cursor.value()));
+                Seen::Value if expires_never(trailer, self.cursor.value_ref()) => {
+                    let stored = self.cursor.value();
+                    break End::Base(Some(stored.slice(prefix_bytes(trailer.kind())..)));
                 }
                 // The entry may expire later.
                 Seen::Value => break End::OfStripe,
