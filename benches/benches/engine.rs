@@ -1,5 +1,5 @@
 //! The whole engine over several sorted runs in the block cache: present and absent keys, scans and
-//! writes. `docs/benchmarks.md` has a profile of the absent keys.
+//! writes.
 
 use criterion::{BatchSize, Criterion};
 use sievedb::{Db, Durability, Options, Result};

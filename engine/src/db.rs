@@ -283,7 +283,7 @@ impl Db {
         store.flush_trees(&trees)
     }
 
-    /// Flushes **all keyspaces**, and merges the tables of each into one sorted run on the deepest
+    /// Flushes **all keyspaces**, and merges the tables of each into one sorted run on the last
     /// level. Waits until that is done, but not for the unlinks of the old tables: see
     /// [`wait_for_background`](Self::wait_for_background).
     ///
@@ -313,8 +313,8 @@ impl Db {
     ///
     /// At return the filters are within the limit, except for filters that a lookup uses for more
     /// than a few seconds. Ribbon filters drop columns first; then the filters of least use are
-    /// dropped. Prefix and range filters are dropped too, those of the largest tables first. A
-    /// higher limit reloads filters in the background.
+    /// dropped. Prefix and range filters are dropped too, those with the fewest measured probes per
+    /// byte first. A higher limit reloads filters in the background.
     ///
     /// Without an [`Options::memory_budget`] set by hand, the other parts keep their limits. With
     /// one, the block cache grows or shrinks, unless its limit was set too.

@@ -95,8 +95,8 @@ pub enum Error {
     /// `path`, or one of its parents, is a file.
     NotADirectory { path: PathBuf },
     /// The store at `path` is open in another process or in this one. Any handle keeps it open:
-    /// also a keyspace, snapshot, batch or iterator. Only [read-only](crate::Options::read_only)
-    /// opens can share a store.
+    /// also a keyspace, snapshot, batch or iterator. [Read-only](crate::Options::read_only) opens
+    /// share the lock, and a [follower](crate::Options::follow) needs none.
     ///
     /// `process` is the process id in the file `LOCK`, if any: that of the last process that opened
     /// the store for writing. It may be stale. Read-only processes do not write it.

@@ -194,8 +194,8 @@ impl Keyspace {
         store.compact_tree(&self.tree, &KeyBounds::ALL)
     }
 
-    /// Flushes this keyspace, and merges its tables with a key within `bounds` into the deepest
-    /// level. Waits until that is done. Other tables stay as they are.
+    /// Flushes this keyspace, and merges its tables with a key within `bounds` into the last level.
+    /// Waits until that is done. Other tables stay as they are.
     ///
     /// A table that crosses an end of the bounds is merged as a whole, with all overlapping tables
     /// of deeper levels. An empty or inverted range merges nothing. Useful after many removals in a

@@ -87,7 +87,7 @@ pub enum Decision {
     /// Replaces the value, by one of at most 256 MiB. The expiry stays.
     Replace(Vec<u8>),
     /// Removes the key and all later keys of the compaction that are less than this one. The filter
-    /// is not called for them. Versions that snapshots see are kept. In the deepest level, without
+    /// is not called for them. Versions that snapshots see are kept. In the last level, without
     /// a snapshot, the compaction does not even read the removed keys. If this key is not greater
     /// than the filtered one, acts as [`Remove`](Self::Remove).
     RemoveAndSkipUntil(Vec<u8>),

@@ -10,12 +10,11 @@ impl KeyspaceOptions {
     /// Compactions then copy a reference of about 15 bytes instead of the value. For values that
     /// are seldom overwritten or removed, start with 4 KiB.
     ///
-    /// With this option, plain puts of at least 1 KiB are written directly to a blob file, and the
-    /// log refers to it.
-    /// A [durable](crate::Durability::Disk) write of such a value syncs two files. All other values
-    /// are written to the log, and moved to blob files by a flush or compaction. These are values
-    /// of conditional writes and transactions, and all values if the store is encrypted, retains
-    /// changes, or has a memory budget below 20 MiB.
+    /// With this option, a plain put of such a value of at least 1 KiB writes it directly to a blob
+    /// file. The log refers to the file. A [durable](crate::Durability::Disk) write then syncs two
+    /// files. All other values are written to the log, and moved to blob files by a flush or
+    /// compaction. These are values of conditional writes and transactions. They are all values if
+    /// the store is encrypted, retains changes, or has a memory budget below about 18 MiB.
     ///
     /// A lookup reads the value from its blob file, without the block cache. Scans read the value
     /// of each entry that they return; [`keys`](crate::Range::keys) and

@@ -39,7 +39,8 @@ impl Options {
     /// Not in the budget: values and blocks that callers hold, and batches before their commit.
     ///
     /// The budget holds if entries are at most 1/64 of it, and if bookkeeping leaves room for the
-    /// block cache. Bookkeeping takes about 4 KB for each table and keyspace
+    /// block cache. Indexes and bookkeeping take 2 to 4 KiB for each small table. Bookkeeping takes
+    /// about 2 KB for each keyspace without writes
     /// ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes)). Longer entries are
     /// accepted, up to 3/4 of the limit of memtables: their values go to blob files. Flushes and
     /// compactions of longer keys, merge operands and values that expire exceed the budget, one at

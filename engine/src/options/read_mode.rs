@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use crate::{Error, Options};
 
-/// Method of reading table files. `docs/tuning.md` of the repository has measurements.
+/// Method of reading table files. `docs/benchmarks.md` of the repository has measurements.
 ///
 /// In every mode, the checksum of a block is verified when the block is read, and damage is an
 /// [`Error::Corrupt`]. The open of a table fails if the length of its file differs from the

@@ -19,7 +19,7 @@
 //!
 //! A load and its drop take 3 ns and no locked instruction here, and 9 ns and two such instructions
 //! with `arc_swap::ArcSwap::load`. A count under a lock takes 16 ns (1 thread). The 6 ns are 9 % of
-//! a miss of 67 ns, see docs/benchmarks.md.
+//! a miss of 67 ns.
 //!
 //! # Which barriers
 //!
