@@ -63,6 +63,8 @@ impl HeldSequence {
             kept_in.contains_key(&keyspace.id).then_some(past.at).ok_or(())
         });
         let Ok(at) = held else { return Ok(None) };
+        // The list may have moved it to the clock of an older snapshot, which compactions use.
+        kept_in.values_mut().for_each(|ms| *ms = at.clock_ms().max(*ms));
         Ok(Some(Self { open, at, kept_in: Some(kept_in), is_listed: true }))
     }
 

@@ -10,9 +10,9 @@ use std::{
 pub enum PointInTime {
     /// After the write with this sequence number, such as [`Snapshot::sequence`] returned. The
     /// entries of a batch have consecutive numbers: one between them shows a part of the batch.
-    /// Values are shown if they had not expired at the time of the write, or at the beginning of
-    /// the history of the keyspace if that is later. After the newest write, the present time
-    /// counts.
+    /// Values are shown if they had not expired at the time of the write. If it is later, the time
+    /// of the beginning of the history or of an older open snapshot counts. After the newest write,
+    /// the present time counts.
     ///
     /// [`Snapshot::sequence`]: crate::Snapshot::sequence
     Sequence(u64),

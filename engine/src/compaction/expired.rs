@@ -1,7 +1,9 @@
 //! Compactions that free the space of expired entries.
 //!
 //! An expired entry counts as a tombstone. A table is due when more than half of its entries are
-//! expired or tombstones: a compaction then frees at least as much as it writes. The table with the
+//! expired or tombstones: a compaction then frees at least as much as it writes. If a rewrite keeps
+//! tombstones, more than a fourth of the entries must be expired as well: otherwise the tombstones
+//! of the last rewrite would make the table due with each entry that expires. The table with the
 //! most expired bytes is first.
 //!
 //! * A table whose entries have all expired is unlinked without a read. This requires that no
@@ -28,6 +30,9 @@ const HISTORY_LAG_MS: u64 = 2000;
 /// Number of checks for entries that the history no longer needs, per length of the history.
 const HISTORY_CHECKS: u64 = 8;
 
+/// Divisor of the entries of a table whose tombstones stay: more of them must be expired.
+const EXPIRED_SHARE: u64 = 4;
+
 /// Times of the store clock, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ExpiryClock {
@@ -50,7 +55,7 @@ impl<'a> Picker<'a> {
             return Some(compaction);
         }
         let mut due: Vec<(f64, u8, &'a TableMeta)> = tables()
-            .filter(|(_, table)| is_due(table, clock_ms))
+            .filter(|&(level, table)| self.is_expired(level, table))
             .map(|(level, table)| (expired_bytes(table, clock_ms), level, table))
             .collect();
         due.sort_by(|(left, ..), (right, ..)| right.total_cmp(left));
@@ -76,7 +81,7 @@ impl<'a> Picker<'a> {
     fn pick_expired_group(&self) -> Option<Compaction> {
         let clock_ms = self.clock.for_all_ms;
         let mut groups = self.levels.level0_groups();
-        groups.retain(|group| group.iter().any(|table| is_due(table, clock_ms)));
+        groups.retain(|group| group.iter().any(|table| self.is_expired(0, table)));
         groups.into_iter().find_map(|group| {
             let bounds = hull(&group)?;
             let deeper = (1..=self.levels.last())
@@ -108,7 +113,7 @@ impl<'a> Picker<'a> {
             return awaited.filter(|&due_ms| self.clock.now_ms < due_ms && due_ms < u64::MAX).min();
         }
         let delay_ms = self.history_ms.map_or(0, |ms| ms.saturating_add(HISTORY_LAG_MS));
-        let due = self.tables_by_level().filter_map(|(_, table)| due_at(table));
+        let due = self.tables_by_level().filter_map(|(level, table)| self.expired_at(level, table));
         let of_expiry = due.map(|due_ms| due_ms.saturating_add(delay_ms));
         let has_time = |&history_ms: &u64| history_ms < u64::MAX && self.awaits_history();
         let of_history = self.history_ms.filter(has_time).map(|history_ms| {
@@ -128,7 +133,29 @@ impl<'a> Picker<'a> {
     /// Returns `true` if a table would be due without snapshots.
     pub(super) fn awaits_clock_of_snapshot(&self) -> bool {
         let is_awaited = |due_ms| self.clock.for_all_ms < due_ms && due_ms <= self.clock.now_ms;
-        self.tables_by_level().filter_map(|(_, table)| due_at(table)).any(is_awaited)
+        self.tables_by_level()
+            .filter_map(|(level, table)| self.expired_at(level, table))
+            .any(is_awaited)
+    }
+
+    /// Returns `true` if a table is due because of its expired entries.
+    fn is_expired(&self, level: u8, table: &TableMeta) -> bool {
+        self.expired_at(level, table).is_some_and(|due_ms| due_ms <= self.clock.for_all_ms)
+    }
+
+    /// Returns when a table is due, in milliseconds of the store clock; `None` if never.
+    fn expired_at(&self, level: u8, table: &TableMeta) -> Option<u64> {
+        let expiry = table.expiry.as_ref()?;
+        let beside_tombstones = (table.entries / 2).saturating_sub(table.tombstones);
+        let least = table.entries / EXPIRED_SHARE;
+        let is_short = beside_tombstones < least && self.keeps_tombstones(level, table);
+        expiry.time_of(if is_short { least } else { beside_tombstones } + 1)
+    }
+
+    /// Returns `true` if a compaction of expired entries leaves the tombstones of a table where
+    /// they are: a snapshot or the history needs some, or older versions may be below level 0.
+    fn keeps_tombstones(&self, level: u8, table: &TableMeta) -> bool {
+        !self.is_seen(table) || level == 0 && !self.is_bottom(level, table)
     }
 
     fn tables_by_level(&self) -> impl Iterator<Item = (u8, &'a TableMeta)> {
@@ -155,8 +182,7 @@ impl<'a> Picker<'a> {
     }
 
     fn is_unlinkable(&self, level: u8, table: &TableMeta) -> bool {
-        let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
-        seen && self.is_unlinkable_at(self.clock.for_all_ms, level, table)
+        self.is_seen(table) && self.is_unlinkable_at(self.clock.for_all_ms, level, table)
     }
 
     /// As [`is_unlinkable`](Self::is_unlinkable) for readers at `clock_ms` that see all entries.
@@ -168,18 +194,6 @@ impl<'a> Picker<'a> {
             && !self.levels.is_quarantined(table)
             && self.is_bottom(level, table)
     }
-}
-
-/// Returns `true` if more than half of the entries are expired or tombstones, and some are expired.
-fn is_due(table: &TableMeta, clock_ms: u64) -> bool {
-    due_at(table).is_some_and(|due_ms| due_ms <= clock_ms)
-}
-
-/// Returns when a table is due, in milliseconds of the store clock; `None` if never.
-fn due_at(table: &TableMeta) -> Option<u64> {
-    let expiry = table.expiry.as_ref()?;
-    let most = table.entries / 2;
-    expiry.time_of(most.saturating_sub(table.tombstones) + 1)
 }
 
 /// Estimates the bytes of the file that expired entries take.

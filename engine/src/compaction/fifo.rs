@@ -5,7 +5,8 @@
 //! parts are unlinked without a read, those of one level by one edit of the manifest.
 //!
 //! An entry is removed only after all older entries that it may hide. These are in older parts or,
-//! below level 0, in deeper levels. So no removal makes an older value visible.
+//! below level 0, in deeper levels. So no removal makes an older value visible. A part that is too
+//! old waits until all older parts are.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -14,7 +15,7 @@ use super::{
     levels::{Levels, Run},
     picker::Picker,
 };
-use crate::compaction_style::Fifo;
+use crate::{compaction_style::Fifo, table::TableMeta};
 
 impl<'a> Levels<'a> {
     /// Returns the parts that are removed as a whole, with their levels, newest first.
@@ -26,7 +27,9 @@ impl<'a> Levels<'a> {
                 continue;
             }
             let mut tables = run.clone();
-            tables.sort_by_key(|table| Reverse((table.largest_sequence, table.id)));
+            // The sequence numbers of the last level are mostly 0.
+            let age = |table: &&TableMeta| (table.written_ms, table.largest_sequence, table.id);
+            tables.sort_by_key(|table| Reverse(age(table)));
             parts.extend(tables.into_iter().map(|table| (level, vec![table])));
         }
         parts
@@ -64,11 +67,14 @@ impl Picker<'_> {
             bytes > fifo.bytes_max
         };
         let by_bytes = parts.iter().position(is_too_much).map_or(parts.len(), |at| at.max(1));
-        let is_too_old = |(_, tables): &(u8, Run<'_>)| {
-            self.fifo_due_ms(tables, fifo).is_some_and(|due_ms| due_ms <= self.clock.now_ms)
-        };
-        // Older parts are too old too, even if their times are unknown.
-        parts.iter().position(is_too_old).map_or(by_bytes, |by_age| by_bytes.min(by_age))
+        // Below level 0 a part may be younger than a newer one: a merge gives all its entries the
+        // time of the youngest.
+        let due_ms = |(_, tables): &(u8, Run<'_>)| self.fifo_due_ms(tables, fifo);
+        let is_young = |part: &_| due_ms(part).is_some_and(|due_ms| self.clock.now_ms < due_ms);
+        let young = parts.iter().rposition(is_young).map_or(0, |youngest| youngest + 1);
+        // Tables without a time were written before all others.
+        let old = parts[young..].iter().position(|part| due_ms(part).is_some());
+        old.map_or(by_bytes, |old| by_bytes.min(young + old))
     }
 
     /// Returns the time when all entries of a part are too old, in milliseconds of the store clock.

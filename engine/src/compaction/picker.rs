@@ -341,8 +341,12 @@ impl<'a> Picker<'a> {
     /// level is certain to drop them all. Otherwise a rewrite might change nothing, and be chosen
     /// repeatedly.
     pub(super) fn is_droppable(&self, table: &TableMeta) -> bool {
-        let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
-        self.droppable(table) > 0 && seen
+        self.droppable(table) > 0 && self.is_seen(table)
+    }
+
+    /// Returns `true` if every reader sees all entries of `table`.
+    pub(super) fn is_seen(&self, table: &TableMeta) -> bool {
+        self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest)
     }
 
     /// Returns `true` if `table` has overwritten entries that the history may no longer need.

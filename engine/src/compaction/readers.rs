@@ -36,15 +36,16 @@ impl Readers {
             Some((_, history_ms)) => clock_ms.min(history_ms),
             None => clock_ms,
         };
-        let newest_ms = oldest_ms;
         let mut clocks_ms: Vec<_> = Vec::with_capacity(all.len() + 1);
-        clocks_ms.push(newest_ms);
+        clocks_ms.push(oldest_ms);
         for &(sequence, clock_ms) in all.iter().rev() {
             oldest_ms = oldest_ms.min(clock_ms);
-            // Each sequence number of a history has its own stripe, with the clock of the newest
-            // reader.
+            // Each sequence number of a history has its own stripe, with one clock for all. A
+            // snapshot there may have an older clock than the start of the history.
             if history.is_none_or(|(from, _)| sequence <= from) {
                 clocks_ms.push(oldest_ms);
+            } else {
+                clocks_ms[0] = oldest_ms;
             }
         }
         clocks_ms.reverse();

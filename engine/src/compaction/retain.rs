@@ -55,25 +55,20 @@
 //! older range tombstone stays, so that it does not become older than that. Flushes keep the
 //! numbers: after a crash those in tables show how far the history went.
 
-use std::{cmp::Ordering, collections::VecDeque};
+mod values;
+
+use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, RangeTombstone, SEQUENCE_MAX, SequenceNumber, Trailer};
 
-use super::{
-    filtering::{Filtered, Filtering},
-    operands::{End, Operands},
-    ranges::RangeFragments,
-    readers::Readers,
-};
+use super::{filtering::Filtering, ranges::RangeFragments, readers::Readers};
 use crate::{
     Error, Result,
     fold::OperatorCell,
     iter::cursor::{Cursor, out_of_order},
-    resolve::{
-        Seen, is_in_blob_file, is_lasting_value, is_tombstone, prefix_bytes, put_for, tombstone_for,
-    },
-    table::blobs::Blob,
+    resolve::{Seen, is_tombstone, tombstone_for},
+    table::{blobs::Blob, cache_room::WorkerShare},
 };
 
 /// Entries and bytes of values between two checks whether to stop the merge: about 0.3 ms of a
@@ -108,6 +103,8 @@ pub(crate) struct RetainStream<'f, C, B, S> {
     is_decided: bool,
     operator: OperatorCell,
     filtering: Option<&'f mut Filtering>,
+    /// Charged with values from blob files while they are read as a whole.
+    share: Option<Arc<WorkerShare>>,
     /// Operands of `user_key` stay, so older versions are not its value, and the filter sees none.
     keeps_operands: bool,
     /// Entries of `user_key` that are not in an input, the current one first. Entries under the
@@ -141,6 +138,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
             is_decided: false,
             operator: OperatorCell::default(),
             filtering: None,
+            share: None,
             keeps_operands: false,
             made: VecDeque::new(),
             is_first_of_key: true,
@@ -168,6 +166,11 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
     /// Makes the stream show values to a compaction filter.
     pub(crate) fn filtered_by(self, filtering: Option<&'f mut Filtering>) -> Self {
         Self { filtering, ..self }
+    }
+
+    /// Makes the stream charge values that it reads from blob files to `share`.
+    pub(crate) fn charging(self, share: &Arc<WorkerShare>) -> Self {
+        Self { share: Some(Arc::clone(share)), ..self }
     }
 
     /// Adds the range tombstones of the inputs, cut for the same snapshots.
@@ -369,121 +372,5 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         let (reader, cover) = (self.readers.of_stripe(stripe), self.cover(stripe));
         let seen = reader.seen(trailer, || self.cursor.value_ref(), || cover);
         seen.map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))
-    }
-
-    /// Reads the merge operands of `user_key` in the stripe, from the cursor on, and creates the
-    /// entries that replace them, at least one.
-    #[cold]
-    fn fold(&mut self, stripe: usize) -> Result<()> {
-        debug_assert!(self.made.is_empty() && !self.is_decided, "an open stripe");
-        self.is_removed = false;
-        let mut operands = Operands::default();
-        let end = loop {
-            let Some(key) = self.cursor.key() else { break End::OfKey };
-            match key.user_key.cmp(&self.user_key) {
-                Ordering::Less => return Err(out_of_order(&self.cursor)),
-                Ordering::Equal => {}
-                Ordering::Greater => break End::OfKey,
-            }
-            let trailer = key.trailer;
-            let sequence = trailer.sequence();
-            let older = self.readers.stripe_of(sequence);
-            if older > stripe || operands.oldest().is_some_and(|oldest| oldest <= sequence) {
-                return Err(out_of_order(&self.cursor));
-            }
-            if older < stripe {
-                break End::OfStripe;
-            }
-            match self.seen(trailer, stripe)? {
-                Seen::Operand => operands.push(sequence, self.cursor.value_ref()),
-                Seen::Nothing => break End::Base(None),
-                Seen::Value if is_lasting_value(trailer) => {
-                    break End::Base(Some(self.cursor.value()));
-                }
-                Seen::Value if is_in_blob_file(trailer) => {
-                    // If the value cannot be read, the operands stay.
-                    let value = self.cursor.blob()?.read_to_rewrite()?;
-                    break value.map_or(End::OfStripe, |value| End::Base(Some(value)));
-                }
-                // The entry may expire later.
-                Seen::Value => break End::OfStripe,
-            }
-            self.step()?;
-            if operands.is_full() && !operands.reduce(&self.user_key, &self.operator) {
-                break End::OfStripe;
-            }
-        };
-        let is_bottom = match &end {
-            End::OfKey => (self.is_bottom)(&self.user_key),
-            End::Base(_) => stripe == 0 && self.settles && (self.is_bottom)(&self.user_key),
-            End::OfStripe => false,
-        };
-        (self.made, self.is_decided) =
-            operands.finish(end, is_bottom, &self.user_key, &self.operator);
-        let newest = self.made.front().map_or(0, |(trailer, _)| trailer.sequence());
-        self.is_settled = self.is_decided
-            && is_bottom
-            && stripe == 0
-            && self.settles
-            && !self.ranges.keeps_older(&self.user_key, newest);
-        debug_assert!(!self.made.is_empty(), "an operand was under the cursor");
-        self.keeps_operands |= !self.is_decided;
-        self.is_positioned = true;
-        Ok(())
-    }
-
-    /// Returns `true` if a decision of the filter about an earlier key removes this version.
-    #[inline]
-    fn is_skipped(&mut self, trailer: Trailer) -> bool {
-        let Some(filtering) = &mut self.filtering else { return false };
-        filtering.skips(&self.user_key, trailer.sequence())
-    }
-
-    /// Shows the value under the cursor to the filter. Returns `false` if the filter removes it.
-    #[inline]
-    fn filter(&mut self, trailer: Trailer) -> Result<bool> {
-        let Some(filtering) = &mut self.filtering else { return Ok(true) };
-        if self.keeps_operands || !filtering.may_change(trailer.sequence()) {
-            return Ok(true);
-        }
-        if is_in_blob_file(trailer) {
-            // A value that cannot be read stays.
-            let Some(value) = self.cursor.blob()?.read_to_rewrite()? else { return Ok(true) };
-            let filtered = filtering.decide(&self.user_key, &value)?;
-            if let Filtered::Replaced(new) = filtered {
-                self.made = VecDeque::from([(put_for(trailer), new.into())]);
-                return Ok(true);
-            }
-            return Ok(filtered != Filtered::Removed);
-        }
-        let (expiry, value) = self.cursor.value_ref().split_at(prefix_bytes(trailer.kind()));
-        let filtered = filtering.decide(&self.user_key, value)?;
-        if let Filtered::Replaced(new) = &filtered {
-            self.made = VecDeque::from([(trailer, [expiry, new].concat().into())]);
-        }
-        Ok(filtered != Filtered::Removed)
-    }
-
-    /// Shows the value that [`fold`](Self::fold) created, if any, to the filter. Returns `false` if
-    /// the filter removes it without a replacement.
-    fn filter_folded(&mut self, stripe: usize) -> Result<bool> {
-        let Some(filtering) = &mut self.filtering else { return Ok(true) };
-        let is_value = self.is_decided && !self.keeps_operands;
-        let Some((trailer, value)) = self.made.front_mut().filter(|_| is_value) else {
-            return Ok(true);
-        };
-        if !filtering.may_change(trailer.sequence()) {
-            return Ok(true);
-        }
-        match filtering.decide(&self.user_key, value)? {
-            Filtered::Kept => {}
-            Filtered::Replaced(new) => *value = new.into(),
-            Filtered::Removed if stripe == 0 && (self.is_bottom)(&self.user_key) => {
-                self.made.clear();
-                self.is_positioned = false;
-            }
-            Filtered::Removed => (self.is_removed, self.is_settled) = (true, false),
-        }
-        Ok(self.is_positioned)
     }
 }

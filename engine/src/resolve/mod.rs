@@ -253,6 +253,12 @@ pub(crate) fn expires(kind: Kind) -> bool {
     kind == Kind::PutWithExpiry
 }
 
+/// Returns `true` for a version that no time of the store clock expires. `stored` is its stored
+/// value.
+pub(crate) fn expires_never(trailer: Trailer, stored: &[u8]) -> bool {
+    Version::decode(trailer, || stored).is_ok_and(|version| version.expiry_ms == u64::MAX)
+}
+
 /// Returns the trailer of a tombstone in the place of the version with this trailer.
 pub(crate) fn tombstone_for(trailer: Trailer) -> Trailer {
     Trailer::new(trailer.sequence(), Kind::Tombstone)

@@ -227,7 +227,8 @@ impl<'a> Merge<'a> {
             .from(&range.smallest)
             .with_ranges(fragments)
             .settling()
-            .folding(self.operator.clone());
+            .folding(self.operator.clone())
+            .charging(buffers.share());
         let mut kept = kept.filtered_by(filtering);
         let (tables, borders) = (&self.store.tables, self.borders.clone());
         let written = write_range(tables, &self.new, &mut kept, buffers.share(), borders)?;

@@ -8,7 +8,7 @@ mod snapshots;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -259,4 +259,41 @@ fn a_replaced_value_keeps_its_expiry() {
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"kept it"[..]));
     assert_eq!(db.ttl("a").unwrap(), Some(TimeToLive::Remaining(ttl)));
     assert_eq!(db.get("b").unwrap(), None);
+}
+
+/// Notes the memory that compactions take during its first call.
+#[derive(Debug, Default)]
+struct Watching {
+    db: Mutex<Option<Db>>,
+    writing_bytes: AtomicU64,
+}
+
+impl CompactionFilter for Watching {
+    fn name(&self) -> &str {
+        "watching"
+    }
+
+    fn filter(&self, _: &CompactionContext<'_>, _: &[u8], _: &[u8]) -> Decision {
+        if let Some(db) = self.db.lock().unwrap().take() {
+            self.writing_bytes.store(db.stats().memory.writing_bytes, SeqCst);
+        }
+        Decision::Keep
+    }
+}
+
+#[test]
+fn a_value_from_a_blob_file_is_charged_while_it_is_shown() {
+    const BYTES: usize = 3 << 20;
+    let fs = Arc::new(MemoryFs::new());
+    let watching = Arc::<Watching>::default();
+    let keyspace = KeyspaceOptions::new().blob_value_bytes(1_000);
+    let keyspace = keyspace.compaction_filter(Arc::clone(&watching) as Arc<dyn CompactionFilter>);
+    let plain = Options::new().fs(Arc::clone(&fs) as Arc<dyn Fs>).worker_threads(0);
+    let db = plain.keyspace(keyspace).open(STORE_DIR).unwrap();
+    db.insert("key", vec![7; BYTES]).unwrap();
+    *watching.db.lock().unwrap() = Some(db.clone());
+    db.compact().unwrap();
+    let bytes = watching.writing_bytes.load(SeqCst);
+    assert!((BYTES..2 * BYTES).contains(&(bytes as usize)), "{bytes} bytes");
+    assert_eq!(db.stats().memory.writing_bytes, 0);
 }

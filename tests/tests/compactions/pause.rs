@@ -4,14 +4,16 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
         mpsc,
     },
     thread,
     time::Duration,
 };
 
-use sievedb::{Compression, Error, KeyspaceOptions, Options};
+use sievedb::{
+    CompactionContext, CompactionFilter, Compression, Decision, Error, KeyspaceOptions, Options,
+};
 use sievedb_tests::hook_fs::HookFs;
 
 use super::{flush, open, small_options, tables};
@@ -158,6 +160,68 @@ fn a_pause_cancels_a_compaction_that_moves_long_values() {
     db.compact().unwrap();
     assert_eq!(db.len().unwrap(), u64::from(VALUES));
     assert!(db.verify().unwrap().is_good());
+}
+
+/// Blocks its first call until the test goes on.
+#[derive(Debug)]
+struct Held {
+    calls: AtomicU32,
+    called: Mutex<mpsc::Sender<()>>,
+    released: Mutex<mpsc::Receiver<()>>,
+}
+
+impl CompactionFilter for Held {
+    fn name(&self) -> &str {
+        "held"
+    }
+
+    fn filter(&self, _: &CompactionContext<'_>, _: &[u8], _: &[u8]) -> Decision {
+        if self.calls.fetch_add(1, SeqCst) == 0 {
+            self.called.lock().unwrap().send(()).unwrap();
+            self.released.lock().unwrap().recv().unwrap();
+        }
+        Decision::Keep
+    }
+}
+
+/// A compaction that reads values from blob files counts them, not only their references.
+#[test]
+fn a_pause_cancels_a_compaction_that_filters_long_values() {
+    const VALUES: u32 = 40;
+    let (called, calls) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let (called, released) = (Mutex::new(called), Mutex::new(released));
+    let filter = Arc::new(Held { calls: AtomicU32::new(0), called, released });
+    let keyspace = KeyspaceOptions::new().blob_value_bytes(1_000);
+    let keyspace = keyspace.compaction_filter(Arc::clone(&filter) as _);
+    let db = small_options().worker_threads(2).keyspace(keyspace).open("db").unwrap();
+    let empty = db.keyspace("empty").unwrap();
+    for key in 0..VALUES {
+        db.insert(key.to_be_bytes(), vec![7; 200_000]).unwrap();
+    }
+    db.flush().unwrap();
+    let compacts = thread::spawn({
+        let db = db.clone();
+        move || db.compact()
+    });
+    calls.recv().unwrap();
+    let pause = thread::spawn({
+        let db = db.clone();
+        move || db.pause_compactions()
+    });
+    while !matches!(empty.compact(), Err(Error::CompactionsPaused)) {
+        assert!(!pause.is_finished(), "a pause waits for the compaction in flight");
+        thread::sleep(Duration::from_millis(1));
+    }
+    release.send(()).unwrap();
+    let pause = pause.join().unwrap().unwrap();
+    let result = compacts.join().unwrap();
+    assert!(matches!(result, Err(Error::CompactionsPaused)), "{result:?}");
+    let shown = filter.calls.load(SeqCst);
+    assert!(shown < 10, "{shown} values of 200 KB");
+    drop(pause);
+    db.compact().unwrap();
+    assert_eq!(filter.calls.load(SeqCst), shown + VALUES);
 }
 
 /// A writer that waits for compactions goes on once they are paused.

@@ -85,3 +85,24 @@ fn most_space_returns_when_most_entries_have_expired() {
     assert_eq!(db.iter().count(), KEYS as usize / 10);
     assert!(db.verify().expect("it succeeds").problems.is_empty());
 }
+
+/// Each rewrite of a table in level 0 leaves tombstones, which do not make it due again.
+#[test]
+fn a_table_above_lasting_values_is_rewritten_a_few_times_only() {
+    let clock = Arc::new(ManualClock::new());
+    let db = open(&clock);
+    fill(&db, |_| None);
+    for key in 0..KEYS {
+        let ttl = Duration::from_millis(u64::from(10 * key));
+        db.insert_with_ttl(key.to_be_bytes(), "newer", SECOND + ttl).expect("it succeeds");
+    }
+    db.flush().expect("it succeeds");
+    let before = db.stats().background.compactions;
+    for _ in 0..KEYS / 20 {
+        clock.advance(Duration::from_millis(200));
+        db.wait_for_background().expect("it succeeds");
+    }
+    let rewrites = db.stats().background.compactions - before;
+    assert!((1..5).contains(&rewrites), "{rewrites} rewrites");
+    assert_eq!(db.stats().levels[0].tables, 1, "it stays above the lasting values");
+}

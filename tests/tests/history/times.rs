@@ -203,6 +203,46 @@ fn each_keyspace_has_its_own_clock_of_the_past() {
     }
 }
 
+/// The history begins at the last sample before its time, with the clock of that time.
+#[test]
+fn a_snapshot_above_the_start_of_the_history_keeps_its_clock() {
+    let timed = Timed::new(Duration::from_secs(10));
+    let db = timed.open();
+    timed.advance(500);
+    db.insert_with_ttl("key", "a", Duration::from_millis(400)).unwrap();
+    timed.advance(100);
+    let snapshot = db.snapshot();
+    timed.advance(100);
+    db.insert("other", "b").unwrap();
+    // The history begins 950 ms after the opening.
+    timed.advance(10_250);
+    for compact in [Db::flush, Db::compact] {
+        compact(&db).unwrap();
+        assert_eq!(snapshot.get("key").unwrap(), Some("a".into()));
+    }
+}
+
+/// The sequence number of the snapshot was written after the expiry, but its sample before.
+#[test]
+fn a_snapshot_of_the_past_does_not_change_when_it_leaves_the_history() {
+    let length = HistoryLength::Sequences(4);
+    let timed = Timed { length, ..Timed::new(Duration::from_secs(1)) };
+    let db = timed.open();
+    db.insert_with_ttl("key", "a", Duration::from_millis(150)).unwrap();
+    timed.advance(200);
+    let older = db.snapshot();
+    timed.advance(10);
+    db.insert("other", "b").unwrap();
+    let written = db.snapshot().sequence();
+    db.insert("other", "c").unwrap();
+    let past = db.snapshot_at(written).unwrap();
+    assert_eq!([&older, &past].map(|it| it.get("key").unwrap()), [None, None]);
+    (0..6).for_each(|_| db.insert("other", "d").unwrap());
+    db.compact().unwrap();
+    assert_refused(db.snapshot_at(written), Some(written + 3));
+    assert_eq!(past.get("key").unwrap(), None);
+}
+
 /// A value that expired before the history began has no version with a value, before a compaction
 /// drops it and after.
 #[test]

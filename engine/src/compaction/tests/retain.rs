@@ -296,6 +296,24 @@ fn an_expired_put_is_a_tombstone_once_no_reader_sees_it() {
 }
 
 #[test]
+fn operands_are_folded_into_a_put_that_never_expires() {
+    let entry = |sequence, kind, value: &[u8]| Entry {
+        user_key: b"a".to_vec(),
+        trailer: Trailer::new(sequence, kind),
+        value: value.to_vec().into(),
+    };
+    let kept = |expiry_ms: u64| {
+        let stored = [&expiry_ms.to_le_bytes()[..], b"one"].concat();
+        let put = entry(1, Kind::PutWithExpiry, &stored);
+        let entries = [entry(2, Kind::Merge, b"two"), put].map(|entry| (0, entry));
+        let history = History::new(entries.to_vec(), Vec::new());
+        retain(&history, &[], |_| true, &Rc::default()).unwrap().0
+    };
+    assert_eq!(kept(u64::MAX), [entry(0, Kind::Put, b"one,two")]);
+    assert_eq!(kept(u64::MAX - 1).len(), 2, "the operand outlives the put");
+}
+
+#[test]
 fn a_put_too_short_for_its_expiry_is_refused() {
     let cut = Entry {
         user_key: b"a".to_vec(),
