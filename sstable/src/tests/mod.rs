@@ -1,3 +1,4 @@
 //! Tests of several modules together.
 
 mod cache_popularity;
+mod forged_index;
