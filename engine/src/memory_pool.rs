@@ -41,6 +41,7 @@ use crate::{Error, Result, gate::Gate};
 /// to what the others leave of each quarter. `1 / (2 * stores)` of each quarter is reserved for
 /// each store: other stores flush memtables and drop filters to free it. A store without worker
 /// threads does so at its next write. A store opened read-only keeps the filters that it loaded.
+/// One that became read-only keeps its memtables.
 ///
 /// Clones are handles of the same pool. Stores can join and leave at any time.
 ///

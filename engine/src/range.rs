@@ -211,7 +211,7 @@ impl Range {
         }
     }
 
-    /// Skips reading values in blob files.
+    /// Reads no values in blob files, and computes none from merge operands.
     fn set_keys_only(&mut self) {
         if let State::Open(range) = &mut self.0 {
             range.set_keys_only();
@@ -254,7 +254,7 @@ impl Range {
         Ok(range.next_ref()?.is_none())
     }
 
-    /// Returns an iterator over the keys, which reads no values.
+    /// Returns an iterator over the keys, which reads no values and applies no merge operands.
     #[must_use]
     pub fn keys(self) -> Keys {
         Keys::new(self)

@@ -166,7 +166,7 @@ impl TableCursor {
     ///
     /// # Errors
     ///
-    /// As [`seek_to_first`](Self::seek_to_first).
+    /// As [`next`](Self::next).
     ///
     /// # Panics
     ///
@@ -296,8 +296,11 @@ impl TableCursor {
             };
             direction.step(&mut self.index[lowest]);
             self.read_ahead.set_contiguous(lowest + 1 < self.index.len());
-            if stepped && direction == Direction::Forward {
-                stepped = !self.step_into_next(lowest)?;
+            if stepped {
+                stepped = !match direction {
+                    Direction::Forward => self.step_into_next(lowest)?,
+                    Direction::Backward => self.step_into_previous(lowest)?,
+                };
             } else {
                 self.descend(lowest, SeekTarget::First(direction))?;
             }
@@ -318,12 +321,27 @@ impl TableCursor {
         let Some(block) = self.descend_to_data(from, target)? else { return Ok(false) };
         let order = self.data.enter_next(block);
         self.check_bound(Direction::Forward);
-        if order == Ordering::Less {
-            self.data.unposition();
-            let offset = self.lowest_index().handle().map_or(0, |at| at.offset);
-            let source = Corruption::Order { what: "blocks of a table" };
-            return Err(ReadError::Corrupt { offset, source });
-        }
-        Ok(true)
+        if order == Ordering::Less { Err(self.out_of_order()) } else { Ok(true) }
+    }
+
+    /// Moves to the last entry of the previous block, below index level `from`, and checks that it
+    /// is before the block left. Returns `false` if there is no block below that level.
+    fn step_into_previous(&mut self, from: usize) -> Result<bool, ReadError> {
+        let target = SeekTarget::First(Direction::Backward);
+        let Some(block) = self.descend_to_data(from, target)? else { return Ok(false) };
+        let left = self.data.enter(block);
+        self.check_bound(Direction::Backward);
+        self.data.seek_to_last();
+        let order = self.data.key().map(|last| left.compare_user_key(0, last.user_key));
+        if order == Some(Ordering::Less) { Err(self.out_of_order()) } else { Ok(true) }
+    }
+
+    /// Ends at the block just entered, which is out of order.
+    #[cold]
+    fn out_of_order(&mut self) -> ReadError {
+        self.data.unposition();
+        let offset = self.lowest_index().handle().map_or(0, |at| at.offset);
+        let source = Corruption::Order { what: "blocks of a table" };
+        ReadError::Corrupt { offset, source }
     }
 }

@@ -126,6 +126,7 @@ fn collect_parts(
     parts: &mut Vec<Part>,
 ) {
     let has_partitions = properties.index_levels == 2;
+    let mut data_end = 0;
     for handle in handles(top_index.clone()) {
         if !has_partitions {
             parts.push(Part::Block(handle, BlockRole::Data));
@@ -133,8 +134,13 @@ fn collect_parts(
         }
         parts.push(Part::Block(handle, BlockRole::Index));
         if let Ok(partition) = blocks.read_block(handle, BlockRole::Index) {
-            let data = handles(partition).into_iter();
-            parts.extend(data.map(|handle| Part::Block(handle, BlockRole::Data)));
+            // Others could be children of many partitions.
+            for data in handles(partition) {
+                if data.offset >= data_end {
+                    data_end = data.range().end;
+                    parts.push(Part::Block(data, BlockRole::Data));
+                }
+            }
         }
     }
 }

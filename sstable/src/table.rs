@@ -1,8 +1,10 @@
 //! An open table.
 
+mod mapped_blocks;
+
 use std::sync::{
     Arc, LazyLock,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
@@ -52,6 +54,8 @@ pub struct Table {
     walk_lengths: WalkLengths,
     /// Sequence number of every entry of an ingested table; 0 to use the stored ones.
     global_sequence: AtomicU64,
+    /// See [`evict_when_dropped`](Self::evict_when_dropped).
+    evicts: AtomicBool,
     /// Dropped last: slots of the top index share its blocks.
     cache: Arc<BlockCache>,
 }
@@ -127,6 +131,7 @@ impl Table {
             range_tombstones: shared(range_tombstones),
             walk_lengths: WalkLengths::default(),
             global_sequence: AtomicU64::new(0),
+            evicts: AtomicBool::new(false),
             cache,
         })
     }
@@ -469,31 +474,4 @@ fn check_length(source: &dyn TableSource, expected: u64) -> Result<(), ReadError
     let what = "length of the table";
     let source = Corruption::Mismatch { what, expected, found };
     Err(ReadError::Corrupt { offset: found.min(expected), source })
-}
-
-#[cfg(test)]
-mod tests {
-    use sievedb_format::Kind;
-
-    use super::*;
-    use crate::{TableOptions, TableWriter};
-
-    #[test]
-    fn a_cached_block_is_not_returned_for_another_role() {
-        let identity = TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
-        let mut writer = TableWriter::new(Vec::new(), identity, TableOptions::new()).unwrap();
-        let key = InternalKey::new(b"key", Trailer::new(5, Kind::Put));
-        writer.add(key, b"not the handle of a block").unwrap();
-        let (bytes, summary) = writer.finish().unwrap();
-        let source = Arc::new(Bytes::from(bytes));
-        let cache = Arc::new(BlockCache::new(1 << 20));
-        let table = Table::open(source, identity, summary.bytes, cache).unwrap();
-        let index = table.top_index();
-        let at = index.position(key).unwrap();
-        let mut counts = BlockCounts::default();
-        let mut read = |role| table.child(index.shared(), at, role, CacheUse::Fill, &mut counts);
-        assert!(read(BlockRole::Data).is_ok());
-        assert!(matches!(read(BlockRole::Index), Err(ReadError::Corrupt { .. })));
-        assert!(read(BlockRole::Data).is_ok());
-    }
 }

@@ -5,21 +5,16 @@
 use std::{
     io,
     ops::{Bound, ControlFlow},
-    sync::Arc,
 };
 
 use bytes::Bytes;
-use sievedb_filter::{Expected, filter_block};
 use sievedb_format::{Corruption, InternalKey, Kind, Trailer, file_header::HEADER_BYTES};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     block::{Block, BlockCursor, BlockHandle, BlockRole},
     error::ReadError,
-    filter_state::FilterHandle,
-    footer::{BlockKind, Footer, FooterBlock},
-    metadata::{ResidentBlocks, TableIdentity},
-    prefix_extractor::prefix_hash_seed,
+    footer::{BlockKind, Footer},
     properties::TableProperties,
     source::TableSource,
     table::Table,
@@ -77,57 +72,6 @@ pub fn file_checksum(
     Ok(hasher.digest())
 }
 
-/// Reads the filters in the file of the table `identity`, except those at the offsets `used`.
-/// Returns the number of damaged filters.
-///
-/// The file checksum covers filters that filter files have replaced. If nothing else is damaged,
-/// this function explains a wrong file checksum.
-///
-/// # Errors
-///
-/// [`ReadError`] if footer, properties or another resident block cannot be read.
-pub fn damaged_filters(
-    source: &Arc<dyn TableSource>,
-    identity: &TableIdentity,
-    used: &[u64],
-) -> Result<u64, ReadError> {
-    let footer = Footer::read(&**source)?;
-    let ResidentBlocks { properties, .. } = ResidentBlocks::read(Arc::clone(source), &footer)?;
-    let source = &**source;
-    let TableIdentity { hash_seed, salt, .. } = *identity;
-    let mut damaged = 0;
-    for FooterBlock { kind, offset, bytes } in &footer.blocks {
-        let block = FilterHandle { offset: *offset, bytes: *bytes, checksum: 0 };
-        let read = || {
-            let length = block.length_in(source).ok()?;
-            source.read_at(block.offset, length).ok()
-        };
-        let is_good = |decode: &dyn Fn(&[u8]) -> bool| read().is_some_and(|bytes| decode(&bytes));
-        let keys = |hash_seed| {
-            let expected = Expected { hash_seed, salt };
-            is_good(&|bytes| filter_block::decode(bytes, expected).is_ok())
-        };
-        let is_unused_and_damaged = !used.contains(offset)
-            && match kind {
-                BlockKind::PointFilter => !keys(hash_seed),
-                BlockKind::PrefixFilter => {
-                    let named = properties.prefix_filter.as_ref();
-                    !named.is_some_and(|(_, name)| keys(prefix_hash_seed(name, hash_seed)))
-                }
-                BlockKind::RangeFilter => {
-                    let expected = Expected { hash_seed, salt };
-                    !is_good(&|bytes| filter_block::decode_range(bytes, expected).is_ok())
-                }
-                BlockKind::DataIndex
-                | BlockKind::Properties
-                | BlockKind::RangeTombstones
-                | BlockKind::CompressionDictionary => false,
-            };
-        damaged += u64::from(is_unused_and_damaged);
-    }
-    Ok(damaged)
-}
-
 impl Table {
     /// Reads every block and verifies its checksum, the order of its entries, their separators, and
     /// the counts in the properties. Calls `on_key` with each distinct user key of a point entry,
@@ -164,6 +108,8 @@ struct Walk<'a> {
     keys_from: Bound<Bytes>,
     /// End of the last block traversed, as a file offset.
     walked_to: u64,
+    /// End of the last data block.
+    data_end: u64,
     is_complete: bool,
 }
 
@@ -179,6 +125,7 @@ impl<'a> Walk<'a> {
             last_user_key: None,
             keys_from: Bound::Included(Bytes::copy_from_slice(&table.properties().bounds.smallest)),
             walked_to: HEADER_BYTES as u64,
+            data_end: 0,
             is_complete: true,
         }
     }
@@ -192,7 +139,14 @@ impl<'a> Walk<'a> {
     }
 
     fn block(&mut self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
-        match self.table.reader().read_block(handle, role) {
+        let read = if role == BlockRole::Data && handle.offset < self.data_end {
+            // It could be the child of many partitions.
+            let source = Corruption::Order { what: "blocks of a table" };
+            Err(ReadError::Corrupt { offset: handle.offset, source })
+        } else {
+            self.table.reader().read_block(handle, role)
+        };
+        match read {
             Ok(block) => {
                 self.verified.blocks += 1;
                 Some(block)
@@ -226,6 +180,7 @@ impl<'a> Walk<'a> {
                     self.index(block, false);
                 } else {
                     self.found.data_blocks += 1;
+                    self.data_end = handle.range().end;
                     self.data(block, handle.offset);
                 }
             }

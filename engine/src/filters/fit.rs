@@ -46,8 +46,11 @@ impl Filters {
         self.report_unreadable(host, &tables, changes.unreadable);
     }
 
-    /// Applies the plan to filters on this thread until nothing is left to do.
+    /// Applies the plan to filters on this thread, if it is due, until nothing is left to do.
     pub(crate) fn fit_due(&self, host: &impl FilterHost) {
+        if self.is_due(host) {
+            self.fit(host);
+        }
         while self.is_due.load(SeqCst) || host.tables().memory.filters_are_due() {
             self.fit(host);
         }

@@ -220,10 +220,15 @@ impl FilterJobs {
         }
     }
 
-    /// Ends a rebuild that failed permanently.
+    /// Ends a rebuild that failed permanently. It is repeated if a check of all keyspaces was
+    /// requested meanwhile: there may be more memory.
     pub(super) fn abort(&mut self, tree: &Tree, due: &DueFilter) {
         self.end_claim();
-        if let Some(jobs) = self.trees.get_mut(&tree.id) {
+        let checks = self.checks;
+        let jobs = self.trees.get_mut(&tree.id);
+        let is_checked =
+            |jobs: &&mut TreeJobs| jobs.seen.as_ref().is_some_and(|it| it.checks == checks);
+        if let Some(jobs) = jobs.filter(is_checked) {
             jobs.rebuilds_mut().aborted.insert(place(due));
         }
     }

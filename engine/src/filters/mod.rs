@@ -24,6 +24,7 @@
 //! | open              | [`Filters::load`]                                                |
 //! | flush, compaction | [`choose_filter`]                                                |
 //! | install           | [`Filters::admit`], [`Filters::note_installed`]                  |
+//! | refresh           | as install, then [`Filters::fit_due`]                            |
 //! | budget            | [`Filters::set_bytes_max`]                                       |
 //! | options           | [`Filters::hold`], [`Filters::apply_policies`]                   |
 //! | background        | [`Filters::claim`], [`Filters::run`], [`Filters::wait_max`] …    |

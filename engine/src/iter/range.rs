@@ -143,9 +143,12 @@ impl<S: CursorSource> Range<S> {
         Self { source, at, bounds, front, back, state, keys_only: false, keys }
     }
 
-    /// Leaves values in blob files unread.
+    /// Reads no values in blob files, and computes none from merge operands.
     pub(crate) fn set_keys_only(&mut self) {
         self.keys_only = true;
+        for side in [&mut self.front, &mut self.back] {
+            side.cursor.iter_mut().for_each(VisibleCursor::set_keys_only);
+        }
     }
 
     pub(crate) fn source(&self) -> &S {
@@ -256,7 +259,11 @@ impl<S: CursorSource> Range<S> {
             let range_tombstones = self.source.range_tombstones();
             let operator = self.source.operator();
             let cursor = self.source.cursor(&self.bounds);
-            VisibleCursor::new(cursor, self.at, range_tombstones, operator)
+            let mut cursor = VisibleCursor::new(cursor, self.at, range_tombstones, operator);
+            if self.keys_only {
+                cursor.set_keys_only();
+            }
+            cursor
         });
         let (start, end_bound) = self.bounds.as_slices();
         let from = |bound| match side.place {

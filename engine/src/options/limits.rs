@@ -167,7 +167,8 @@ impl Options {
     ///
     /// Keep it below the limit of open files of the process (`ulimit -n`). A store that reaches the
     /// limit of the process closes half of its table files, so that flushes and the log can open
-    /// files. It lowers this maximum to the rest. Reads then open and close more files.
+    /// files. It lowers this maximum to the rest. Reads then open and close more files. The maximum
+    /// doubles again after some thousands of opens.
     ///
     /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
     pub fn open_files_max(mut self, files: usize) -> Self {

@@ -22,7 +22,8 @@ pub enum ReadMode {
     /// once, when it enters the block cache or is read without it. Later changes on the device are
     /// not detected.
     ///
-    /// All tables are mapped as long as they exist. They count in
+    /// All tables are mapped as long as they exist. A value that the caller keeps also keeps the
+    /// map of its table, and the disk space of a deleted one. Maps count in
     /// [`MemoryStats::mapped_bytes`](crate::stats::MemoryStats::mapped_bytes), not in the budget,
     /// because the operating system manages their pages. Their files are open only for read-ahead
     /// of scans, batches and compactions, and then count in [`Options::open_files_max`].

@@ -67,7 +67,7 @@ fn table_bytes(live: &LiveTable, bounds: &KeyBounds) -> Result<u64> {
         _ => 0,
     };
     let to = match key_of(end) {
-        Some(key) if !is_below(&live.meta.bounds.largest, end) => before(key)?,
+        Some(key) if !live.meta.bounds.stays_below(end) => before(key)?,
         _ => live.meta.bytes,
     };
     debug_assert!(to <= live.meta.bytes, "{to} of {} bytes", live.meta.bytes);

@@ -63,8 +63,14 @@ impl FilterHost for Store {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::fs::MemoryFs;
+    use crate::{
+        FilterPolicy, FilterPolicyKind,
+        filters::FilterJob,
+        fs::{Call, Fault, FaultFs, MemoryFs, Times},
+    };
 
     /// A store whose keyspaces are dropped between two calls.
     struct Dropping<'a>(&'a Store);
@@ -129,5 +135,39 @@ mod tests {
         assert_eq!(opened.len(), 1);
         assert!(store.filters.admit(&Dropping(store), &tree, &version, &opened));
         assert!(store.filters.admit(store, &tree, &version, &opened));
+    }
+
+    /// A rebuild that fails while more memory is granted is repeated, as one that failed before.
+    #[test]
+    fn a_request_during_a_failing_rebuild_repeats_it() {
+        let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+        let options = Options::new().fs(faults.clone()).worker_threads(0);
+        let db = options.open("db").expect("a store");
+        for number in 0..1_000_u32 {
+            db.insert(number.to_be_bytes(), "value").expect("there is room");
+        }
+        db.flush().expect("there is room");
+        faults.inject(Fault::new(5, Times::ForGood).calls(&[Call::Create]).suffix(".filter"));
+        let policy = FilterPolicy::new(FilterPolicyKind::Bloom).bits_per_key(40.0);
+        db.default_keyspace().set_filter_policy(policy).expect("options are stored");
+        let (store, filters) = (db.store(), &db.store().filters);
+        let before = faults.failures();
+        filters.set_bytes_max(store, 1 << 30);
+        let next_rebuild = || {
+            loop {
+                filters.note_changed(BTreeSet::new(), || store.versions.trees().ids().collect());
+                match filters.claim(store, true)? {
+                    job @ FilterJob::Rebuild(..) => return Some(job),
+                    job => filters.run(store, &job).expect("it changes no file"),
+                }
+            }
+        };
+        let job = next_rebuild().expect("the filter has other bits than the policy");
+        filters.set_bytes_max(store, 2 << 30);
+        filters.run(store, &job).expect("the error is reported");
+        let again = next_rebuild().expect("there may be more memory");
+        filters.run(store, &again).expect("the error is reported");
+        assert!(next_rebuild().is_none(), "it is repeated once");
+        assert_eq!(faults.failures(), before + 2);
     }
 }

@@ -141,7 +141,7 @@ impl Store {
     /// Notes tables that an edit of the manifest names, which failed.
     pub(super) fn note_uncertain(&self, tables: &[Arc<LiveTable>]) {
         // No version has them.
-        tables.iter().for_each(|live| live.let_go_of_filters());
+        tables.iter().for_each(|live| live.let_go_of_memory());
         self.versions.add_uncertain_tables(tables);
     }
 

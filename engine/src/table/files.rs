@@ -37,7 +37,7 @@ struct Shared {
     mode: ReadMode,
     open: Arc<OpenFiles>,
     counters: Arc<Counters>,
-    mapped_bytes: AtomicU64,
+    mapped_bytes: Arc<AtomicU64>,
     /// Another process may delete files in use.
     follows: bool,
 }
@@ -72,7 +72,7 @@ impl TableFiles {
         counters: Arc<Counters>,
         follows: bool,
     ) -> Self {
-        let mapped_bytes = AtomicU64::new(0);
+        let mapped_bytes = Arc::default();
         let shared = Shared { fs, mode, open, counters, mapped_bytes, follows };
         Self { shared: Arc::new(shared) }
     }
@@ -117,7 +117,8 @@ impl TableFiles {
             self.shared.open.insert(id, file);
             return Ok(Arc::new(table));
         };
-        self.shared.mapped_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        let mapped_bytes = Arc::clone(&self.shared.mapped_bytes);
+        let bytes = Bytes::from_owner(CountedMap::new(bytes, mapped_bytes));
         Ok(Arc::new(MappedTable { bytes, table }))
     }
 
@@ -232,6 +233,31 @@ impl Drop for TableFile {
     }
 }
 
+/// A map, counted until the last block or value that is a slice of it is dropped.
+struct CountedMap {
+    bytes: Bytes,
+    mapped_bytes: Arc<AtomicU64>,
+}
+
+impl CountedMap {
+    fn new(bytes: Bytes, mapped_bytes: Arc<AtomicU64>) -> Self {
+        mapped_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        Self { bytes, mapped_bytes }
+    }
+}
+
+impl AsRef<[u8]> for CountedMap {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for CountedMap {
+    fn drop(&mut self) {
+        self.mapped_bytes.fetch_sub(self.bytes.len() as u64, Relaxed);
+    }
+}
+
 #[derive(Debug)]
 struct MappedTable {
     bytes: Bytes,
@@ -256,12 +282,6 @@ impl TableSource for MappedTable {
 
     fn advise_read(&self, places: &[Range<u64>]) {
         self.table.advise_read(places);
-    }
-}
-
-impl Drop for MappedTable {
-    fn drop(&mut self) {
-        self.table.shared.mapped_bytes.fetch_sub(self.bytes.len() as u64, Relaxed);
     }
 }
 

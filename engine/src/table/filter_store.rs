@@ -5,10 +5,12 @@ use std::{io, sync::Arc};
 use sievedb_sstable::{FilterUnusable, StoredFilter, TableIdentity, TableSource, TableTail};
 
 use crate::{
+    FilterRole,
     file_name::FileName,
     prefix_extractor::NamedExtractor,
     table::{
         FilterPlace, LiveTable, PrefixFilterPlace, TableFilters, TableMeta,
+        end::end_bytes,
         scan_filters::{FoundFile, StoredWhole},
         store::TableStore,
     },
@@ -28,6 +30,40 @@ impl TableStore {
         let prefix = self.prefix_file(source, meta, meta.prefix_filter.as_ref(), extractor);
         let range = meta.range_filter.map(|place| self.scan_file(source, meta, place, None));
         live.add_scan_filters(prefix, range);
+    }
+
+    /// Replaces the filters of `live` that `meta` has elsewhere, or not at all: the writer has
+    /// rebuilt or removed them. A newly found filter is not resident.
+    ///
+    /// No change of filters may be in flight, because it would restore the old one.
+    pub(crate) fn follow_filters(
+        &self,
+        live: &LiveTable,
+        meta: &TableMeta,
+        extractor: &NamedExtractor,
+    ) {
+        let source = live.table.source();
+        let has_moved = |role| live.filter_place(role) != meta.filter_place(role);
+        if has_moved(FilterRole::Point) {
+            live.set_filters(match TableTail::read(Arc::clone(source), end_bytes(meta)) {
+                Ok(end) => self.open_point_filter(&end, meta),
+                Err(error) => {
+                    let unusable = Err(FilterUnusable::Io(error));
+                    TableFilters::point_not_resident(meta.filter, unusable, &self.memory)
+                }
+            });
+        }
+        if has_moved(FilterRole::Prefix) {
+            let place = meta.prefix_filter.as_ref();
+            let found = self.prefix_file(source, meta, place, extractor);
+            let place = place.cloned().map(Arc::new);
+            live.set_scan_filters(live.scan_filters().with_prefix_file(live, place, found));
+        }
+        if has_moved(FilterRole::Range) {
+            let place = meta.range_filter;
+            let found = place.map(|place| self.scan_file(source, meta, place, None));
+            live.set_scan_filters(live.scan_filters().with_range_file(live, place, found));
+        }
     }
 
     /// Opens the point filter of the table `meta` in a file of its own. Reads its trailer.

@@ -196,8 +196,10 @@ impl LiveTable {
         self.may_be_due.load(Ordering::Relaxed) && self.may_be_due.swap(false, Ordering::Relaxed)
     }
 
-    /// Drops the filters: the table is part of no version, and iterators need no filters.
-    pub(crate) fn let_go_of_filters(&self) {
+    /// Drops the filters, and cached blocks of a map after the last reader: the table is part of no
+    /// version, and iterators need no filters.
+    pub(crate) fn let_go_of_memory(&self) {
+        self.table.evict_when_dropped();
         self.filters.store(Arc::new(self.filters().dropped()));
         if let Some(without) = self.scan_filters().without_others(ScanRoles::NONE) {
             self.store_scan_filters(without);
@@ -208,7 +210,7 @@ impl LiveTable {
     /// the change of the other.
     fn keep_no_filters_if_obsolete(&self) {
         if self.obsolete.load(Ordering::SeqCst) {
-            self.let_go_of_filters();
+            self.let_go_of_memory();
         }
     }
 
@@ -284,7 +286,7 @@ impl LiveTable {
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::SeqCst);
         self.obsolete_files.retire(self.meta.id);
-        self.let_go_of_filters();
+        self.let_go_of_memory();
     }
 }
 

@@ -4,11 +4,16 @@
 //! [`FrugalFs`] closes half of them when a call fails because of the limit, and retries. Without
 //! that, a flush that cannot create its table would make the store read-only. Calls of other
 //! threads that fail meanwhile are retried without closing more.
+//!
+//! Fewer files are then kept, until many have been opened again.
 
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use quick_cache::sync::Cache;
@@ -22,18 +27,41 @@ use crate::{
 /// Other threads may take the closed descriptors.
 const TRIES_MAX: usize = 16;
 
+/// Number of opens of files that were not kept, after which the limit is reconsidered.
+const OPENS_STEP: u64 = 1_000;
+/// Maximum number of steps before the limit is raised. The rest of the process may be short of
+/// descriptors for good, and then each raise takes some of them.
+const STEPS_MAX: u32 = 1 << 10;
+
 /// The most recently used files, kept open.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     /// By file id.
     files: Cache<u64, Arc<dyn ReadFile>>,
-    /// Number of rounds in which files were closed. Locked during a round.
-    rounds: Mutex<u64>,
+    files_max: usize,
+    /// Opens of files that were not kept.
+    opens: AtomicU64,
+    /// Locked while files are closed, and while the limit changes.
+    limit: Mutex<Limit>,
+}
+
+/// The current limit of open files.
+#[derive(Debug)]
+struct Limit {
+    files: usize,
+    /// Number of rounds in which files were closed.
+    rounds: u64,
+    /// Steps of opens since the last change.
+    steps: u32,
+    /// Steps before the limit is raised. Doubles with each raise.
+    steps_needed: u32,
 }
 
 impl OpenFiles {
     pub(crate) fn new(files_max: usize) -> Self {
-        Self { files: Cache::new(files_max), rounds: Mutex::new(0) }
+        let limit = Limit { files: files_max, rounds: 0, steps: 0, steps_needed: 1 };
+        let (opens, limit) = (AtomicU64::new(0), Mutex::new(limit));
+        Self { files: Cache::new(files_max), files_max, opens, limit }
     }
 
     /// Returns the file `id`. `open` opens it if it is closed.
@@ -48,7 +76,27 @@ impl OpenFiles {
         // Runs without the cache's lock of the entry: `open` may close files of the cache.
         let file = open()?;
         self.files.insert(id, Arc::clone(&file));
+        if (self.opens.fetch_add(1, Relaxed) + 1).is_multiple_of(OPENS_STEP) {
+            self.raise_limit();
+        }
         Ok(file)
+    }
+
+    /// Doubles a lowered limit, after enough opens.
+    #[cold]
+    fn raise_limit(&self) {
+        let mut limit = self.limit.lock();
+        limit.steps = limit.steps.saturating_add(1);
+        if limit.files >= self.files_max || limit.steps < limit.steps_needed {
+            return;
+        }
+        limit.files = (limit.files * 2).min(self.files_max);
+        limit.steps = 0;
+        limit.steps_needed = (limit.steps_needed * 2).min(STEPS_MAX);
+        if limit.files == self.files_max {
+            limit.steps_needed = 1;
+        }
+        self.files.set_capacity(limit.files as u64);
     }
 
     pub(super) fn insert(&self, id: u64, file: Arc<dyn ReadFile>) {
@@ -60,7 +108,7 @@ impl OpenFiles {
     }
 
     fn round(&self) -> u64 {
-        *self.rounds.lock()
+        self.limit.lock().rounds
     }
 
     /// Closes half of the files for a call that began in the round `before` and failed. Returns
@@ -69,25 +117,26 @@ impl OpenFiles {
     /// One shortage affects calls of many threads. Only the first call closes files, otherwise
     /// hardly any would stay open.
     fn close_for(&self, before: u64) -> bool {
-        let mut rounds = self.rounds.lock();
-        if *rounds == before {
-            if !self.close_half() {
+        let mut limit = self.limit.lock();
+        if limit.rounds == before {
+            if !self.close_half(&mut limit) {
                 return false;
             }
-            *rounds += 1;
+            limit.rounds += 1;
         }
         true
     }
 
     /// Closes half of the files, and lowers the limit to the rest. Returns `false` if there were
     /// none. Files being read are closed after the read.
-    fn close_half(&self) -> bool {
+    fn close_half(&self, limit: &mut Limit) -> bool {
         let before = self.files.len();
         if before == 0 {
             // Other parts of the process hold all descriptors, so a new limit is unknown.
             return false;
         }
-        self.files.set_capacity((before / 2).max(1) as u64);
+        (limit.files, limit.steps) = ((before / 2).max(1), 0);
+        self.files.set_capacity(limit.files as u64);
         if self.files.len() >= before {
             // Each shard of the cache keeps at least one file.
             self.files.clear();
@@ -241,6 +290,34 @@ mod tests {
                 fs.open_files.get(id, || faults.open(Path::new("a"))).unwrap();
             }
             assert!(fs.open_files.files.len() <= 60, "no more are kept from then on");
+        }
+    }
+
+    #[test]
+    fn limit_is_raised_after_many_opens() {
+        let (fs, faults) = with_open_files(100);
+        let open_many = |count: u64| {
+            for id in 0..count {
+                // All are closed already.
+                let path = || faults.open(Path::new("1"));
+                fs.open_files.get(1_000 + id % 500, path).unwrap();
+            }
+            fs.open_files.files.len()
+        };
+        for shortage in 0..3 {
+            for round in 0..=shortage {
+                faults.inject(fault(Errno::MFILE, Times::Once));
+                fs.create(Path::new(&format!("{shortage}-{round}-new"))).unwrap();
+            }
+            assert!(open_many(400) <= 60, "a shortage is remembered for a while");
+            let mut opens = 0;
+            while open_many(100) <= 60 {
+                opens += 100;
+                assert!(opens < 40_000, "{} files are open", fs.open_files.files.len());
+            }
+            open_many(40_000);
+            let open = fs.open_files.files.len();
+            assert!((80..=130).contains(&open), "{open} files are open");
         }
     }
 

@@ -148,7 +148,7 @@ impl Block {
     /// Decodes the content of the block at `handle`.
     ///
     /// Checks everything, so that searches and cursors need no checks: entries are complete and in
-    /// order, and the values of an index are valid handles.
+    /// order, and the values of an index are valid handles of ascending blocks.
     ///
     /// # Errors
     ///
@@ -162,6 +162,7 @@ impl Block {
         let mut search = Search::builder(layout.prefix(&bytes), layout.entries as usize, role);
         let mut start = layout.entries_at as usize;
         let mut before: Option<(u64, Entry)> = None;
+        let mut children_end = 0;
         for index in 0..layout.entries {
             let entry = layout.check_entry(&bytes, index, start, role)?;
             let suffix = &bytes[entry.suffix.clone()];
@@ -179,7 +180,12 @@ impl Block {
                 }
             }
             if role == BlockRole::Index {
-                BlockHandle::decode(&bytes[entry.value.clone()])?;
+                let child = BlockHandle::decode(&bytes[entry.value.clone()])?;
+                // Otherwise a short index could lead to the same blocks many times.
+                if child.offset < children_end {
+                    return Err(Corruption::Order { what: "handles of an index" });
+                }
+                children_end = child.range().end;
             }
             search.push(suffix, word);
             start = entry.value.end;

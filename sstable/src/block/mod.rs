@@ -32,6 +32,7 @@
 //! * `widths` has the widths in bytes: bits 0 to 2 that of `end` (0 to 4), bits 3 and 4 that of
 //!   `suffix_more`, bits 5 to 7 that of `sequence_more`.
 //! * `end`: entry `n` ends `(n + 1) * entry_bytes + end` bytes after the start of the first entry.
+//! * The blocks of an index are in ascending order and do not overlap.
 //! * `kind` of an entry is 0 only in an index, with sequence number 0. It sorts after all versions.
 //!
 //! Entries do not depend on each other, so searches need no restart points and both directions cost

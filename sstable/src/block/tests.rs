@@ -344,6 +344,25 @@ fn an_index_with_more_entries_than_handles_is_refused() {
 }
 
 #[test]
+fn an_index_of_blocks_that_do_not_ascend_is_refused() {
+    let decode = |handles: &[(u64, u64)]| {
+        let mut builder = BlockBuilder::default();
+        for (at, &(offset, bytes)) in handles.iter().enumerate() {
+            let mut value = Vec::new();
+            BlockHandle { offset, bytes }.encode(&mut value);
+            builder.add(InternalKey::new(&[at as u8], Trailer::OLDEST), &value);
+        }
+        let content = builder.finish().to_vec().into();
+        Block::decode(content, BlockRole::Index, HANDLE).map(|block| block.entries())
+    };
+    assert_eq!(decode(&[(64, 10), (74, 5), (100, 5)]), Ok(3));
+    let refused = Err(Corruption::Order { what: "handles of an index" });
+    for handles in [[(64, 10), (64, 10)], [(64, 10), (73, 5)], [(100, 10), (64, 10)]] {
+        assert_eq!(decode(&handles), refused, "{handles:?}");
+    }
+}
+
+#[test]
 fn kind_0_is_valid_in_an_index_only() {
     let handle: &[u8] = b"s\x40\x64";
     let raw = Raw { entries: 1, kind: 0, entry_bytes: 3, sequence: 0, prefix_bytes: 0, ..TWO };

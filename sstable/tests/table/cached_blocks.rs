@@ -11,6 +11,7 @@ use sievedb_sstable::{BlockCache, BlockCounts, CacheUse, Compression, Table, Tab
 
 use crate::{
     allocations,
+    lookup::Mapped,
     support::{Built, Entry, build},
 };
 
@@ -79,6 +80,41 @@ fn a_dropped_table_leaves_blocks_in_the_cache_only() {
     assert_eq!(held, entries[3000].value);
     drop(held);
     assert_eq!(cache.pinned_bytes(), 0);
+}
+
+/// Blocks in the cache would keep the map, and so the space of a deleted file.
+#[test]
+fn a_dropped_table_leaves_no_block_of_its_map() {
+    let (entries, built) = built();
+    // In a small cache, blocks outlive the partition above them.
+    for cache_bytes in [64 << 20, 400 << 10, 100 << 10] {
+        let cache = Arc::new(BlockCache::new(cache_bytes));
+        let file = Bytes::from(built.bytes.clone());
+        let source = Arc::new(Mapped(file.clone()));
+        let bytes = built.summary.bytes;
+        let table = Table::open(source, built.identity, bytes, Arc::clone(&cache)).unwrap();
+        let other = open(&built, &cache);
+        get(&other, &entries[0], &mut BlockCounts::default());
+        let mut counts = BlockCounts::default();
+        let held = get(&table, &entries[3000], &mut counts);
+        scattered(&entries).for_each(|entry| drop(get(&table, entry, &mut counts)));
+        table.evict_when_dropped();
+        let table = Arc::new(table);
+        let mut cursor = Arc::clone(&table).cursor(CacheUse::Fill);
+        cursor.seek_to_first().unwrap();
+        while cursor.is_positioned() {
+            cursor.next().unwrap();
+        }
+        get(&other, &entries[0], &mut BlockCounts::default());
+        drop((cursor, table));
+        assert!(!file.is_unique(), "a value keeps the map");
+        assert_eq!(held, entries[3000].value);
+        drop(held);
+        assert!(file.is_unique(), "{cache_bytes}: {} blocks are left", cache.len());
+        let mut counts = BlockCounts::default();
+        get(&other, &entries[0], &mut counts);
+        assert!(cache_bytes < 1 << 20 || counts.blocks_read == 0, "blocks of another table stay");
+    }
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn a_cached_lookup_allocates_nothing() {
 
 /// A memory-mapped source.
 #[derive(Debug)]
-struct Mapped(Bytes);
+pub(crate) struct Mapped(pub(crate) Bytes);
 
 impl TableSource for Mapped {
     fn len(&self) -> u64 {

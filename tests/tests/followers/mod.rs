@@ -8,6 +8,7 @@ mod changes;
 #[cfg(feature = "encryption")]
 mod encrypted;
 mod faults;
+mod filters;
 mod gone;
 mod ingests;
 mod progress;

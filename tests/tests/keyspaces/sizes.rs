@@ -83,6 +83,21 @@ fn bytes_of_parts_add_up_to_those_of_the_whole() {
 }
 
 #[test]
+fn range_delete_without_an_end_does_not_enlarge_other_ranges() {
+    let db = open();
+    db.remove_range(9_000_u32.to_be_bytes()..).unwrap();
+    fill(&db, 1_000);
+    db.flush().unwrap();
+    assert_eq!(db.stats().total().tables, 1);
+    let all = db.approximate_bytes::<&[u8]>(..).unwrap();
+    let (low, high) = (100_u32.to_be_bytes(), 200_u32.to_be_bytes());
+    let tenth = db.approximate_bytes(low..high).unwrap();
+    assert!((all / 20..=all / 5).contains(&tenth), "{tenth} of {all}");
+    let first = db.approximate_bytes(..high).unwrap();
+    assert!((all / 10..=all / 3).contains(&first), "{first} of {all}");
+}
+
+#[test]
 fn a_dropped_keyspace_has_no_size() {
     let db = open();
     let gone = db.keyspace("gone").unwrap();

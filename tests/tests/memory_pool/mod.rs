@@ -335,3 +335,49 @@ fn pool_filters_of_all_stores_stay_within_their_limit() {
     second.wait_for_background().unwrap();
     assert!(filters(&second) > CEILING / 8 * 7, "{}", filters(&second));
 }
+
+/// A failed sync makes a store read-only. Its filters still give way to those of another store.
+#[test]
+fn pool_store_after_a_failed_sync_drops_filters() {
+    const CEILING: u64 = 1 << 19;
+    const EDGES: u64 = 64 << 10;
+    let pool = MemoryPool::new(24 * MIB);
+    for workers in [0, 1] {
+        let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        let policy = FilterPolicy::default().bits_per_key(24.0);
+        let options = options(&pool, workers)
+            .keyspace(KeyspaceOptions::new().filter_policy(policy))
+            .filter_bytes_max(CEILING);
+        let open = |options: Options| {
+            let db = options.open("db").unwrap();
+            for key in 0..200_000_u64 {
+                db.insert(key.to_be_bytes(), []).unwrap();
+            }
+            db.flush().unwrap();
+            db.wait_for_background().unwrap();
+            db
+        };
+        let filters = |db: &Db| db.stats().memory.filter_bytes;
+        let failed = open(options.clone().fs(faults.clone()));
+        assert!(filters(&failed) > CEILING / 8 * 7, "{}", filters(&failed));
+        faults.inject(Fault::new(5, Times::ForGood).calls(&Call::SYNCS));
+        failed.insert("unsynced", "").unwrap();
+        failed.persist(Durability::Disk).unwrap_err();
+        assert!(failed.stats().read_only.is_some());
+        let second = open(options);
+        let is_divided = || {
+            let _ = failed.wait_for_background();
+            second.wait_for_background().unwrap();
+            filters(&failed) <= CEILING / 8 * 5 && filters(&second) > CEILING / 8 * 3
+        };
+        for _ in 0..500 {
+            if is_divided() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(is_divided(), "{} {}", filters(&failed), filters(&second));
+        assert!(filters(&failed) + filters(&second) <= CEILING + EDGES);
+        assert!(failed.contains_key(7_u64.to_be_bytes()).unwrap());
+    }
+}

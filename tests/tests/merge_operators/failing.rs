@@ -81,8 +81,27 @@ fn check_reads(db: &Db) {
         assert!(db.contains_key(key).unwrap(), "it has a value");
         assert_eq!(db.contains_many([key]).unwrap(), [true]);
     }
+    check_keys(db);
     assert_eq!(db.get("good").unwrap(), Some("good1".into()));
     assert_eq!(db.range("c".."w").count(), 1);
+}
+
+/// Checks that listings of keys, in both directions, read no value.
+fn check_keys(db: &Db) {
+    let mut keys: Vec<_> = db.iter().keys().map(Result::unwrap).collect();
+    assert!(["bad", "good", "worse"].iter().all(|key| keys.iter().any(|it| it == key)), "{keys:?}");
+    let back: Vec<_> = db.iter().keys().rev().map(Result::unwrap).collect();
+    keys.reverse();
+    assert_eq!(keys, back);
+    assert_eq!(db.len().unwrap(), keys.len() as u64);
+    for key in ["bad", "worse"] {
+        assert!(!db.prefix(key).is_empty().unwrap(), "{key}");
+        let mut entries = db.prefix(key);
+        assert!(entries.next().unwrap().is_err(), "{key}");
+        let mut both = db.range("bad"..="worse").keys();
+        assert_eq!(both.next_back().unwrap().unwrap(), "worse");
+        assert_eq!(both.next().unwrap().unwrap(), "bad");
+    }
 }
 
 #[test]

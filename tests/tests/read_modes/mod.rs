@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::disallowed_methods, reason = "it damages files of stores")]
 
+mod mapped;
 mod opening;
 mod out_of_files;
 

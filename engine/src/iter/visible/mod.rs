@@ -45,6 +45,8 @@ pub(crate) struct VisibleCursor<C> {
     at: ReadPoint,
     range_tombstones: RangeTombstoneSources,
     operator: OperatorCell,
+    /// Values are not read: an operand suffices for a key.
+    keys_only: bool,
     /// The last hidden range found; initially the default.
     hidden: HiddenRange,
     /// `hidden` was found for the current key, and the cursor has not skipped it.
@@ -103,6 +105,7 @@ impl<C: Cursor> VisibleCursor<C> {
             at,
             range_tombstones,
             operator,
+            keys_only: false,
             hidden: HiddenRange::default(),
             may_skip: false,
             state: State::Unpositioned,
@@ -111,6 +114,11 @@ impl<C: Cursor> VisibleCursor<C> {
             value,
             in_blob_file: InBlobFile::No,
         }
+    }
+
+    /// Computes no values from merge operands from now on. The caller reads no value.
+    pub(crate) fn set_keys_only(&mut self) {
+        self.keys_only = true;
     }
 
     /// Moves to the next entry, if it is before `end`. Only when positioned.
@@ -272,7 +280,7 @@ impl<C: Cursor> VisibleCursor<C> {
             true => InBlobFile::Current,
             false => InBlobFile::No,
         };
-        Ok(seen)
+        Ok(if seen == Seen::Operand && self.keys_only { Seen::Value } else { seen })
     }
 
     #[cold]

@@ -121,6 +121,8 @@ impl Store {
             let refreshed = self.try_refresh(follower, tail.take());
             refreshed.map(|(found, read)| {
                 *tail = Some(read);
+                // No worker does it.
+                self.filters.fit_due(self);
                 found
             })
         })
@@ -171,6 +173,7 @@ impl Store {
         self.check_open()?;
         let (_, read) = self.try_refresh(follower, None)?;
         *tail = Some(read);
+        self.filters.fit_due(self);
         follower.log_generation.fetch_add(1, AcqRel);
         // Change streams wait for it.
         self.writer.publish().notify();

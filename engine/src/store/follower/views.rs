@@ -1,6 +1,9 @@
 //! Makes visible what a follower has read.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -9,7 +12,7 @@ use super::{
     tail::{Step, Tail},
 };
 use crate::{
-    KeyspaceOptions, Result,
+    FilterRole, KeyspaceOptions, Result,
     history_length::HistoryStart,
     manifest::KeyspaceState,
     planted::PlantedBug,
@@ -33,7 +36,10 @@ struct Next {
     /// The newest first. `None` if the present ones remain.
     memtables: Option<Vec<Arc<PlacedMemtable>>>,
     version: Option<Arc<Version>>,
-    opened: Vec<Arc<LiveTable>>,
+    /// Tables of the version whose filters must be loaded.
+    to_load: Vec<Arc<LiveTable>>,
+    /// These filters had room.
+    fits: bool,
     options: Option<KeyspaceOptions>,
     history_from: HistoryStart,
 }
@@ -89,6 +95,7 @@ impl Store {
         self.versions.follow_manifest(manifest, self.options.follow);
         // Before it is visible: a change stream takes what is missing for failed writes.
         *follower.segments.lock() = tail.segments().to_vec();
+        let mut replaced_versions = Vec::new();
         self.versions.snapshots().keep_before_refresh(|snapshots_from| {
             // First: the tables may lack versions that only older readers see.
             self.raise_visible(last);
@@ -98,19 +105,26 @@ impl Store {
                 let (memtables, version) = (next.memtables.take(), next.version.take());
                 if memtables.is_some() || version.is_some() {
                     let memtables = memtables.as_deref();
-                    let replaced = next.tree.replace(memtables, version, snapshots_from);
+                    let replaced = next.tree.replace(memtables, version.clone(), snapshots_from);
+                    if let Some(version) = version {
+                        replaced_versions.push((Arc::clone(&replaced.version), version));
+                    }
                     before.push((next.tree.id, replaced));
                 }
             }
             before
         });
-        self.change_trees(tail, &mut all);
+        replaced_versions.extend(self.change_trees(tail, &mut all));
         self.writer.publish().notify();
-        for next in all.iter().filter(|next| next.is_new && !next.opened.is_empty()) {
+        for next in all.iter_mut().filter(|next| next.is_new && !next.to_load.is_empty()) {
             let version = next.tree.kept_view().version;
-            self.filters.admit(self, &next.tree, &version, &next.opened);
+            next.fits = self.filters.admit(self, &next.tree, &version, &next.to_load);
             next.tree.refresh_filters();
         }
+        let has_removed = self.let_go_of_removed(&replaced_versions);
+        // Only now: the filters of removed tables had the room.
+        let fits = all.iter().all(|next| next.fits);
+        self.filters.note_installed(self, fits, has_removed);
         if self.tables.memory.is_fit_due() {
             self.tables.fit_cache();
         }
@@ -148,15 +162,24 @@ impl Store {
         let view = tree.kept_view();
         let memtables = memtables.map_or(&[][..], |memtables| memtables.all());
         let memtables = (!shows(&view, memtables)).then(|| memtables.to_vec());
-        let (version, opened, history_from) = (None, Vec::new(), keyspace.history_from);
-        let mut next = Next { tree, is_new, memtables, version, opened, options, history_from };
+        let mut next = Next {
+            tree,
+            is_new,
+            memtables,
+            version: None,
+            to_load: Vec::new(),
+            fits: true,
+            options,
+            history_from: keyspace.history_from,
+        };
         if !is_same {
             self.add_version(&mut next, keyspace, &view.version)?;
         }
         Ok(next)
     }
 
-    /// Opens the tables that `present` lacks, and loads their filters.
+    /// Opens the tables that `present` lacks, and loads their filters and those that the writer has
+    /// rebuilt.
     fn add_version(
         &self,
         next: &mut Next,
@@ -166,8 +189,9 @@ impl Store {
         let places: BTreeMap<_, _> =
             present.tables().map(|(level, run, live)| (live.meta.id, (level, run, live))).collect();
         let is_present = |meta: &Arc<TableMeta>| {
-            let found = places.get(&meta.id);
-            found.is_some_and(|&(level, run, _)| (level, run) == (meta.level, meta.run))
+            places.get(&meta.id).is_some_and(|&(level, run, live)| {
+                (level, run) == (meta.level, meta.run) && has_filters_of(live, meta)
+            })
         };
         let metas = || keyspace.tables.values();
         if places.len() == keyspace.tables.len() && metas().all(is_present) {
@@ -177,28 +201,50 @@ impl Store {
         let mut tables = Vec::with_capacity(keyspace.tables.len());
         for meta in metas() {
             let live = match places.get(&meta.id) {
-                Some((_, _, live)) => Arc::clone(live),
+                Some((_, _, live)) if has_filters_of(live, meta) => Arc::clone(live),
+                Some((_, _, live)) => {
+                    let _held = self.filters.hold();
+                    self.tables.follow_filters(live, meta, &options.prefix_extractor);
+                    next.to_load.push(Arc::clone(live));
+                    Arc::clone(live)
+                }
                 None => {
                     let live = Arc::new(self.tables.open(&options, Arc::clone(meta))?);
-                    next.opened.push(Arc::clone(&live));
+                    next.to_load.push(Arc::clone(&live));
                     live
                 }
             };
             tables.push((meta.level, meta.run, live));
         }
         let version = Version::new(tables);
-        if !next.opened.is_empty() {
+        if !next.to_load.is_empty() {
             self.tables.fit_cache();
             // In memory before lookups see their tables. Those of new keyspaces follow.
-            let fits = self.filters.admit(self, &next.tree, &version, &next.opened);
-            self.filters.note_installed(self, fits, true);
+            next.fits = self.filters.admit(self, &next.tree, &version, &next.to_load);
         }
         next.version = Some(Arc::new(version));
         Ok(())
     }
 
-    /// Changes names, options and the list of keyspaces.
-    fn change_trees(&self, tail: &Tail, all: &mut [Next]) {
+    /// Drops the filters of the tables that the later one of each two versions lacks: snapshots and
+    /// iterators that keep the tables need none. Returns `true` if there are such tables.
+    fn let_go_of_removed(&self, versions: &[(Arc<Version>, Arc<Version>)]) -> bool {
+        let _held = self.filters.hold();
+        let mut has_removed = false;
+        for (before, after) in versions {
+            let kept: BTreeSet<u64> = after.tables().map(|(_, _, live)| live.meta.id).collect();
+            let removed = before.tables().map(|(_, _, live)| live);
+            for live in removed.filter(|live| !kept.contains(&live.meta.id)) {
+                live.let_go_of_memory();
+                has_removed = true;
+            }
+        }
+        has_removed
+    }
+
+    /// Changes names, options and the list of keyspaces. Returns the versions of dropped keyspaces,
+    /// each with an empty one.
+    fn change_trees(&self, tail: &Tail, all: &mut [Next]) -> Vec<(Arc<Version>, Arc<Version>)> {
         for next in &mut *all {
             let Some(keyspace) = tail.state.keyspaces.get(&next.tree.id) else { continue };
             let tree = &next.tree;
@@ -208,6 +254,8 @@ impl Store {
             if let Some(options) = next.options.take().filter(|_| !next.is_new) {
                 tree.set_options(options);
                 let extractor = &tree.options().prefix_extractor;
+                let _held = self.filters.hold();
+                self.filters.make_due();
                 for (_, _, live) in tree.kept_view().version.tables() {
                     self.tables.fit_extractor(live, extractor);
                 }
@@ -216,15 +264,23 @@ impl Store {
         let before: Vec<_> = self.versions.trees().values().cloned().collect();
         let trees: Vec<_> = all.iter().map(|next| Arc::clone(&next.tree)).collect();
         self.versions.follow_trees(&trees);
+        let mut dropped = Vec::new();
         for tree in before {
             if tail.state.keyspaces.contains_key(&tree.id) {
                 continue;
             }
             tree.mark_dropped();
             self.versions.snapshots().forget_keyspace(tree.id);
-            tree.replace(Some(&[]), Some(Arc::default()), 0);
+            let replaced = tree.replace(Some(&[]), Some(Arc::default()), 0);
+            dropped.push((replaced.version, Arc::default()));
         }
+        dropped
     }
+}
+
+/// Returns `true` if the filters of `live` are where `meta` has them.
+fn has_filters_of(live: &LiveTable, meta: &TableMeta) -> bool {
+    FilterRole::ALL.into_iter().all(|role| live.filter_place(role) == meta.filter_place(role))
 }
 
 /// Returns whether `memtables`, the newest first, are those of `view`.

@@ -59,7 +59,7 @@ impl Store {
         self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
     }
 
-    /// Returns whether work may begin.
+    /// Returns whether work may begin that changes files.
     pub(super) fn may_claim(&self, state: &State) -> bool {
         !state.shut_down && !self.versions.is_read_only()
     }
@@ -91,7 +91,10 @@ impl Store {
         state.idle_compactions.clear_wait();
         state.full_disk.begin_search();
         if !self.may_claim(&state) {
-            return None;
+            // Changes no file. Another store of the pool may need the memory.
+            let fit = if state.shut_down { None } else { self.filters.claim(self, false) };
+            state.filter_jobs += usize::from(fit.is_some());
+            return fit.map(Job::Filter);
         }
         let now = self.options.clock.now();
         let is_behind = self.versions.is_behind();
