@@ -4,8 +4,9 @@
 //! the previous frame shows damage, or the end. Then the previous frame is authenticated, since its
 //! length may be wrong. The next authentic frame is searched byte by byte.
 //!
-//! Bytes without an authentic frame read as 255 where a stored byte is not zero, and as 0 where it
-//! is zero. So a torn end differs from a reserved one.
+//! Bytes without an authentic frame read as 127 where a stored byte is not zero, and as 0 where it
+//! is zero. So a torn end differs from a reserved one. Neither value is the type of a log record:
+//! an attacker who knows no key chooses these bytes, and must not write a record that is skipped.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -251,8 +252,8 @@ impl FrameFile {
 }
 
 /// Returns the value that a byte without an authentic frame reads as.
-pub(super) fn shadow(stored: u8) -> u8 {
-    if stored == 0 { 0 } else { u8::MAX }
+pub(crate) const fn shadow(stored: u8) -> u8 {
+    if stored == 0 { 0 } else { 127 }
 }
 
 /// Copies the part of the logical `place` from `content`, which begins at `start`, into `buf`.
