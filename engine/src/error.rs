@@ -360,8 +360,13 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
 }
 
 /// Returns `true` if a retry would not help: the file is missing or too short, or the device cannot
-/// read it. Other errors, such as too many open files, are unrelated to the file.
+/// read it. Other errors, such as too many open files or a missing key, are unrelated to the file.
 pub(crate) fn is_of_file(error: &io::Error) -> bool {
+    #[cfg(feature = "encryption")]
+    if let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        use crate::encryption::EncryptionError;
+        return matches!(cause, EncryptionError::Plain | EncryptionError::Corrupt { .. });
+    }
     let codes = [
         Errno::IO,
         Errno::NXIO,

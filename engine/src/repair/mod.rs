@@ -95,7 +95,10 @@ impl Options {
     /// * [`Error::Io`]: a file cannot be read for a reason that is not its own, such as too many
     ///   open files or missing permission. Try again, with another `to`.
     /// * [`Error::Corrupt`]: no manifest, no table and no log segment can be read.
-    /// * [`Error::NewerRelease`]: a later release wrote a file. Repair the store with that release.
+    /// * [`Error::NewerRelease`], [`Error::NeedsFeature`]: another release or build can read a file.
+    ///   Repair the store with that one.
+    /// * [`Error::NoKey`], [`Error::WrongKey`]: the root key of a file is missing, or the key provider
+    ///   failed. Try again with all keys of the store, and another `to`.
     /// * [`Error::DirectoryNotEmpty`]: `to` has files.
     /// * [`Error::DirectoriesOverlap`]: one directory is or contains the other, symbolic links
     ///   resolved.

@@ -136,11 +136,11 @@ pub(super) fn rebuild(
         on_disk: &logs,
         written: None,
     };
-    let mut logs = segments.without_manifest();
+    let mut logs = segments.without_manifest(check_lost)?;
     logs.retain(|ids| !ids.is_empty());
     let mut changes = LogChanges::default();
-    let sequences: Vec<_> =
-        logs.iter().map(|ids| sequences(&segments, ids, &mut changes)).collect();
+    let sequences = logs.iter().map(|ids| sequences(&segments, ids, &mut changes));
+    let sequences: Vec<_> = sequences.collect::<Result<_>>()?;
     number_ingested(&changes, &mut state);
     apply(&changes, &tables, &mut state, &mut left_out);
     let dropped = leave_out_namesakes(&mut state, &changes, &mut left_out);
@@ -152,7 +152,7 @@ pub(super) fn rebuild(
         known.flushed = known.flushed.max(before);
     }
     let of_tables = tables.values().map(|found| found.table.properties.largest_sequence);
-    let logs = found_logs(&segments, logs, &sequences, of_tables.max().unwrap_or(0));
+    let logs = found_logs(&segments, logs, &sequences, of_tables.max().unwrap_or(0))?;
     let emptied = take_emptied(&mut state);
     unreadable.retain(|id, _| !replaced.contains(id));
     let loaded = Loaded {
@@ -267,15 +267,18 @@ fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> 
 
 /// Returns the smallest and the largest sequence number of the batches in a log. Records its
 /// changes of keyspaces.
+///
+/// # Errors
+///
+/// Those that are no damage. The copy of the log reports damage.
 fn sequences(
     segments: &Segments<'_>,
     ids: &[u64],
     changes: &mut LogChanges,
-) -> Option<(SequenceNumber, SequenceNumber)> {
+) -> Result<Option<(SequenceNumber, SequenceNumber)>> {
     let mut found = None;
     let segments = Segments { named: ids, on_disk: ids, ..*segments };
-    // The copy of the log reports damage.
-    let _ = replay_readable(&segments, Position::default(), |batch| {
+    let replayed = replay_readable(&segments, Position::default(), |batch| {
         let last = batch.sequence + batch.batch.entries() - 1;
         found = Some((found.map_or(batch.sequence, |(first, _)| first), last));
         let entries = (batch.sequence..).zip(&batch.batch);
@@ -283,7 +286,8 @@ fn sequences(
         readable.for_each(|(sequence, entry)| changes.note(sequence, &entry));
         Ok(())
     });
-    found
+    lost_as_none(replayed)?;
+    Ok(found)
 }
 
 /// Determines which logs are cut: those continued by newer ones, and those that end before the
@@ -292,30 +296,31 @@ fn sequences(
 ///
 /// A log without a previous segment is a copy by a recovery, which omits entries that tables have.
 /// If it is unfinished, the previous log has no smaller numbers.
+///
+/// # Errors
+///
+/// As [`sequences`].
 fn found_logs(
     segments: &Segments<'_>,
     logs: Vec<Vec<u64>>,
     sequences: &[Option<(SequenceNumber, SequenceNumber)>],
     of_tables: SequenceNumber,
-) -> Vec<FoundLog> {
+) -> Result<Vec<FoundLog>> {
     // Largest sequence number of the newer logs, and newest missing segment.
     let (mut newest, mut missing) = (0, 0);
-    let mut found: Vec<_> = logs
-        .into_iter()
-        .zip(sequences)
-        .rev()
-        .map(|(ids, sequences)| {
-            let previous = ids.first().and_then(|&id| segments.previous_of(id));
-            let known = if previous.is_some() { newest.max(of_tables) } else { newest };
-            let is_before = ids.last().is_some_and(|&id| id < missing);
-            let is_cut = sequences.is_some_and(|(_, last)| last < known || is_before);
-            newest = newest.max(sequences.map_or(0, |(_, last)| last));
-            missing = missing.max(previous.unwrap_or(0));
-            FoundLog { ids, is_cut }
-        })
-        .collect();
+    let mut found = Vec::with_capacity(logs.len());
+    for (ids, sequences) in logs.into_iter().zip(sequences).rev() {
+        let previous = ids.first().map_or(Ok(None), |&id| segments.previous_of(id));
+        let previous = lost_as_none(previous)?.flatten();
+        let known = if previous.is_some() { newest.max(of_tables) } else { newest };
+        let is_before = ids.last().is_some_and(|&id| id < missing);
+        let is_cut = sequences.is_some_and(|(_, last)| last < known || is_before);
+        newest = newest.max(sequences.map_or(0, |(_, last)| last));
+        missing = missing.max(previous.unwrap_or(0));
+        found.push(FoundLog { ids, is_cut });
+    }
     found.reverse();
-    found
+    Ok(found)
 }
 
 /// A table that can be read.

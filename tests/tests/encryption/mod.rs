@@ -8,6 +8,7 @@ mod damage;
 mod ingest;
 mod nonces;
 mod opening;
+mod repair;
 mod replicas;
 mod rotation;
 mod secrecy;
