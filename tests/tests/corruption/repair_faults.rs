@@ -184,6 +184,37 @@ fn temporarily_unopenable_table_is_not_dropped() {
     }
 }
 
+/// Without the filter of a damaged table, older values of many more keys are doubtful.
+#[test]
+fn a_filter_that_cannot_be_opened_for_now_is_not_lost() {
+    let mut good = store();
+    let table = tables(&good).pop().unwrap();
+    change(&mut good, &table, |_| 300);
+    let whole = disk(&good);
+    let (want, found) = repair(whole.clone(), &whole, OlderValues::LeaveOut).unwrap();
+    assert!(want.older > 0, "{want}");
+    for code in [EACCES, ENOMEM] {
+        for after in 0.. {
+            let disk = disk(&good);
+            let fs = Arc::new(FaultFs::new(disk.clone()));
+            let fault = Fault::new(code, Times::Once).calls(&[Call::Open]).suffix(&table);
+            fs.inject(fault.after(after));
+            match repair(fs.clone(), &disk, OlderValues::LeaveOut) {
+                Ok((report, state)) => {
+                    assert_eq!(report.older, want.older, "{code} after {after}: {report}");
+                    assert_eq!(state, found, "{code} after {after}");
+                }
+                Err(Error::Io { path, .. }) => assert!(path.ends_with(&table), "{path:?}"),
+                Err(error) => panic!("{code} after {after}: {error:?}"),
+            }
+            if fs.failures() == 0 {
+                assert!(after > 1, "{code}: the table was opened {after} times");
+                break;
+            }
+        }
+    }
+}
+
 #[test]
 fn n15_repair_refuses_overlapping_directories() {
     let directory = tempfile::tempdir().unwrap();
