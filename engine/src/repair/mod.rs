@@ -130,6 +130,10 @@ impl Options {
             dropped: rebuilt.as_ref().map(|rebuilt| rebuilt.dropped.clone()).unwrap_or_default(),
             unnamed: Vec::new(),
             logs: rebuilt.as_ref().map(|rebuilt| &*rebuilt.logs),
+            unordered: rebuilt
+                .as_ref()
+                .map(|rebuilt| rebuilt.unordered.clone())
+                .unwrap_or_default(),
             is_cut: false,
             changes: rebuilt.as_ref().map(|rebuilt| rebuilt.changes.clone()).unwrap_or_default(),
             emptied: rebuilt.as_ref().map(|rebuilt| rebuilt.emptied.clone()).unwrap_or_default(),
@@ -198,6 +202,8 @@ struct Repair<'a> {
     logs: Option<&'a [FoundLog]>,
     /// Changes in all logs, if `loaded` was rebuilt; else none.
     changes: LogChanges,
+    /// Ids of ingested tables that may be newer than each table with a larger sequence number.
+    unordered: BTreeSet<u64>,
     /// `true` if the end of the log being copied is missing.
     is_cut: bool,
     /// Keyspaces without a relevant table.

@@ -15,6 +15,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     path::Path,
     sync::Arc,
 };
@@ -54,6 +55,8 @@ pub(super) struct Rebuilt {
     pub(super) left_out: u64,
     /// Errors of unreadable tables without further information.
     pub(super) unknown: Vec<Error>,
+    /// Ids of ingested tables with an unknown sequence number.
+    pub(super) unordered: BTreeSet<u64>,
 }
 
 /// A log, one of several if no manifest lists the valid segments.
@@ -141,7 +144,7 @@ pub(super) fn rebuild(
     let mut changes = LogChanges::default();
     let sequences = logs.iter().map(|ids| sequences(&segments, ids, &mut changes));
     let sequences: Vec<_> = sequences.collect::<Result<_>>()?;
-    number_ingested(&changes, &mut state);
+    let unordered = number_ingested(&changes, &tables, &replaced, &mut state);
     apply(&changes, &tables, &mut state, &mut left_out);
     let dropped = leave_out_namesakes(&mut state, &changes, &mut left_out);
     // Older entries need no comparison with those of the log.
@@ -173,20 +176,44 @@ pub(super) fn rebuild(
         changes,
         left_out,
         unknown: unreadable.into_values().collect(),
+        unordered,
     }))
 }
 
-/// Assigns the sequence number of the log to ingested tables. They store an older one.
-fn number_ingested(changes: &LogChanges, state: &mut ManifestState) {
-    for known in state.keyspaces.values_mut() {
+/// Assigns their sequence number to ingested tables, which store the one that was visible when the
+/// ingest began. Returns the ids of those whose number is unknown.
+///
+/// The log has the numbers of tables. Tables have those of all earlier ingests into the keyspace.
+/// The first one after the stored number is that of the ingest, unless two ingests were open at the
+/// same time. If there is none, no table of the keyspace was written after the ingest.
+fn number_ingested(
+    changes: &LogChanges,
+    tables: &BTreeMap<u64, Found>,
+    replaced: &BTreeSet<u64>,
+    state: &mut ManifestState,
+) -> BTreeSet<u64> {
+    let mut ingests = BTreeMap::<u64, BTreeSet<SequenceNumber>>::new();
+    for (_, Found { origin, .. }) in tables.iter().filter(|(id, _)| !replaced.contains(id)) {
+        ingests.entry(origin.keyspace).or_default().extend(&origin.ingests);
+    }
+    let mut unordered = BTreeSet::new();
+    for (keyspace, known) in &mut state.keyspaces {
         let known = Arc::make_mut(known);
         for (&id, table) in &mut known.tables {
-            let Some(sequence) = changes.ingested(id) else { continue };
+            let behind = (Bound::Excluded(table.largest_sequence), Bound::Unbounded);
+            let is_ingested = tables[&id].origin.is_ingested;
+            let listed = ingests.get(keyspace).filter(|_| is_ingested);
+            let listed = listed.and_then(|ingests| ingests.range(behind).next().copied());
+            let Some(sequence) = changes.ingested(id).or(listed) else {
+                unordered.extend(is_ingested.then_some(id));
+                continue;
+            };
             let table = Arc::make_mut(table);
             table.global_sequence = Some(sequence);
             (table.smallest_sequence, table.largest_sequence) = (sequence, sequence);
         }
     }
+    unordered
 }
 
 /// Names keyspaces as the log does, and omits tables from before a clear. A table has entries from
