@@ -77,8 +77,8 @@ impl Options {
     ///
     /// Without a readable manifest, keyspaces are taken from the tables and the log, and the entry
     /// with the largest sequence number counts for each key. Tables that others list as replaced
-    /// are omitted. Lost then: keyspaces that neither a table nor the log names, and options
-    /// changed since the newest table. If the footer of a table is damaged too, the table is lost,
+    /// are omitted. Lost then: keyspaces that neither a table nor the log names, and names
+    /// and options changed since the newest table. If the footer of a table is damaged too, the table is lost,
     /// and other tables may have older values of its keys: [`RepairReport::tables_unknown`].
     ///
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry too
@@ -119,6 +119,7 @@ impl Options {
         let State { loaded, rebuilt, current, lost } = read_state(&shared_fs, folder, &names)?;
         check_empty(fs, to)?;
         let db = self.clone().read_only(false).create_if_missing(true).open(to)?;
+        let namesakes = rebuilt.as_ref().map(|rebuilt| &rebuilt.namesakes);
         let mut repair = Repair {
             options: self,
             folder,
@@ -127,8 +128,8 @@ impl Options {
             older,
             saved: BTreeMap::new(),
             rescanned: 0,
-            dropped: rebuilt.as_ref().map(|rebuilt| rebuilt.dropped.clone()).unwrap_or_default(),
-            unnamed: Vec::new(),
+            dropped: namesakes.map(|it| it.dropped.clone()).unwrap_or_default(),
+            unnamed: namesakes.map(|it| it.unnamed.clone()).unwrap_or_default(),
             logs: rebuilt.as_ref().map(|rebuilt| &*rebuilt.logs),
             unordered: rebuilt
                 .as_ref()

@@ -26,7 +26,7 @@ use sievedb_format::{
 use sievedb_sstable::{TableMetadata, TableOrigin};
 
 use super::{
-    keyspaces::DEFAULT_ID,
+    keyspaces::{DEFAULT_ID, Namesakes},
     log_changes::LogChanges,
     lost::{check_lost, lost_as_none},
 };
@@ -47,8 +47,7 @@ pub(super) struct Rebuilt {
     /// Keyspaces without a relevant table, by id. They were dropped, or all their data is in the
     /// log.
     pub(super) emptied: BTreeMap<u64, Arc<KeyspaceState>>,
-    /// Keyspaces that were dropped, because a newer keyspace has their name.
-    pub(super) dropped: BTreeSet<u64>,
+    pub(super) namesakes: Namesakes,
     /// Changes of keyspaces in the logs.
     pub(super) changes: LogChanges,
     /// Number of obsolete tables.
@@ -103,13 +102,16 @@ pub(super) fn rebuild(
     let replaced = replaced(&lists);
     let mut state = ManifestState::new(store_id, 0);
     let highest_first = tables.iter().rev();
+    // Newest table of each keyspace.
+    let mut newest = BTreeMap::new();
     let mut left_out = 0;
     for (&id, Found { table, origin, bytes }) in highest_first {
         if table.properties.entries() == 0 {
             // A list of obsolete tables.
             continue;
         }
-        // The newest table has the newest options.
+        newest.entry(origin.keyspace).or_insert(id);
+        // The newest table has the newest name and options.
         let known = state.keyspaces.entry(origin.keyspace).or_insert_with(|| {
             Arc::new(KeyspaceState {
                 name: origin.name.to_string(),
@@ -146,7 +148,8 @@ pub(super) fn rebuild(
     let sequences: Vec<_> = sequences.collect::<Result<_>>()?;
     let unordered = number_ingested(&changes, &tables, &replaced, &mut state);
     apply(&changes, &tables, &mut state, &mut left_out);
-    let dropped = leave_out_namesakes(&mut state, &changes, &mut left_out);
+    let namesakes = Namesakes::separate(&mut state, &changes, &newest);
+    left_out += namesakes.left_out;
     // Older entries need no comparison with those of the log.
     let first = sequences.iter().flatten().map(|(first, _)| *first).min();
     let before = first.map_or(SEQUENCE_MAX, |first| first - 1);
@@ -172,7 +175,7 @@ pub(super) fn rebuild(
         loaded,
         logs,
         emptied,
-        dropped,
+        namesakes,
         changes,
         left_out,
         unknown: unreadable.into_values().collect(),
@@ -254,28 +257,6 @@ fn is_after(
     let mut later = tables.range(table.id..).map(|(_, found)| found).filter(of_keyspace);
     let completed = later.find_map(|found| found.origin.completed.as_ref());
     completed.is_none_or(|completed| completed.flushed >= cleared)
-}
-
-/// Omits the older of two keyspaces with one name, which was dropped, unless the log shows that the
-/// newer one was dropped.
-fn leave_out_namesakes(
-    state: &mut ManifestState,
-    changes: &LogChanges,
-    left_out: &mut u64,
-) -> BTreeSet<u64> {
-    let mut names = BTreeSet::new();
-    let mut ids: Vec<u64> = state.keyspaces.keys().rev().copied().collect();
-    ids.sort_by_key(|&id| changes.is_dropped(id));
-    let mut dropped = BTreeSet::new();
-    for id in ids {
-        let known = &state.keyspaces[&id];
-        if !names.insert(known.name.clone()) {
-            *left_out += known.tables.len() as u64;
-            state.keyspaces.remove(&id);
-            dropped.insert(id);
-        }
-    }
-    dropped
 }
 
 /// Removes and returns the keyspaces without a relevant table, except the default one, which always
