@@ -89,6 +89,9 @@ pub enum Error {
     /// Files of the [replica](crate::Replica) in the directory `path` have not been fetched. Open
     /// it by [`open_replica`](crate::BackupSet::open_replica). Nothing was changed.
     IncompleteReplica { path: PathBuf },
+    /// The [repair](crate::Options::repair) that wrote the store in the directory `path` did not end.
+    /// Remove the directory and repeat the repair. Nothing was changed.
+    IncompleteRepair { path: PathBuf },
     /// The store in the directory `path` cannot be refreshed: it is not a
     /// [replica](crate::Replica), or was opened for writing. Nothing was changed.
     NoReplica { path: PathBuf },

@@ -22,6 +22,7 @@ mod source;
 mod stale;
 mod state;
 mod tables;
+mod unfinished;
 
 pub use self::report::RepairReport;
 use self::{
@@ -81,6 +82,9 @@ impl Options {
     /// and options changed since the newest table. If the footer of a table is damaged too, the table is lost,
     /// and other tables may have older values of its keys: [`RepairReport::tables_unknown`].
     ///
+    /// Until the repair ends, the file `REPAIR` marks `to`, and [`open`](Self::open) fails with
+    /// [`Error::IncompleteRepair`]. After an interruption, remove `to` and repeat the repair.
+    ///
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry too
     /// large for the [memory budget](Self::memory_budget) raises it during the call. In addition to
     /// the budget, uses about 16 bytes of memory for each key that counts as
@@ -118,7 +122,9 @@ impl Options {
         let names = list(fs, folder)?;
         let State { loaded, rebuilt, current, lost } = read_state(&shared_fs, folder, &names)?;
         check_empty(fs, to)?;
-        let db = self.clone().read_only(false).create_if_missing(true).open(to)?;
+        unfinished::mark(fs, to)?;
+        let options = Self { is_repair: true, ..self.clone() };
+        let db = options.read_only(false).create_if_missing(true).open(to)?;
         let namesakes = rebuilt.as_ref().map(|rebuilt| &rebuilt.namesakes);
         let mut repair = Repair {
             options: self,
@@ -161,6 +167,7 @@ impl Options {
         store.edit_manifest(|_| Some(edit), |_| ())?;
         db.flush()?;
         db.persist(Durability::Disk)?;
+        unfinished::unmark(fs, to)?;
         let mut replaced = VerifyReport::default();
         current.iter().for_each(|error| replaced.error(error));
         Ok(RepairReport {

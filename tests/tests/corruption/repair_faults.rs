@@ -11,7 +11,7 @@ use sievedb::{
     Db, Error, OlderValues, Options, RepairReport, Result,
     fs::{Fs, ReadFile, RealFs},
 };
-use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::layer::{Layer, Layered};
 
 use super::{
@@ -182,6 +182,32 @@ fn temporarily_unopenable_table_is_not_dropped() {
             }
         }
     }
+}
+
+/// The new store has a part of the data until the repair ends.
+#[test]
+fn an_interrupted_repair_leaves_no_store_that_opens() {
+    let disk = disk(&store());
+    let open = |disk: MemoryFs| {
+        options(&Arc::new(disk)).create_if_missing(false).open(NEW).map(|db| state(&db))
+    };
+    let began = disk.operations();
+    options(&disk).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
+    let ended = disk.operations();
+    let whole = open(disk.copy()).unwrap();
+    let step = ((ended - began) / 40).max(1);
+    let mut refused = 0;
+    for at in (began..ended).step_by(step).chain(ended - 5..=ended) {
+        for loss in [Loss::Nothing, Loss::Everything] {
+            match open(disk.crash(at, &loss)) {
+                Ok(found) => assert_eq!(found, whole, "{at}, {loss:?}"),
+                Err(Error::IncompleteRepair { .. }) => refused += 1,
+                Err(Error::NoStore { .. }) => assert!(at < began + 10, "{at}, {loss:?}"),
+                Err(error) => panic!("{at}, {loss:?}: {error:?}"),
+            }
+        }
+    }
+    assert!(refused > 20, "only {refused} stores were refused");
 }
 
 /// Without the filter of a damaged table, older values of many more keys are doubtful.
