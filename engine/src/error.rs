@@ -334,9 +334,11 @@ impl Error {
     }
 
     /// Returns `true` if a retry may succeed and the state on disk is known. The causes: a full
-    /// disk, no file descriptor, no memory, or an interrupted call.
+    /// disk, no file descriptor, no memory, an interrupted call, or a failed call of the key
+    /// provider.
     pub(crate) fn is_passing(&self) -> bool {
         self.is_no_space()
+            || matches!(self, Self::NoKey { .. })
             || matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_shortage(source))
     }
 

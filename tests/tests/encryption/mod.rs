@@ -5,6 +5,7 @@
 mod backups;
 mod crash;
 mod damage;
+mod failing_keys;
 mod ingest;
 mod nonces;
 mod opening;
