@@ -11,9 +11,11 @@
 use std::{io, ops::Range, sync::Arc};
 
 use bytes::Bytes;
+use sievedb_format::Corruption;
 
 use super::{
     envelope::{Cipher, HEAD_BYTES, HEADER_BYTES, Head, TAG_BYTES},
+    error::EncryptionError,
     frames::{CONTENT_BYTES_MAX, FRAME_HEAD_BYTES, FrameHead},
 };
 use crate::{fs::ReadFile, sync::Mutex};
@@ -46,6 +48,8 @@ pub(super) struct FrameFile {
     cipher: Cipher,
     /// The logical file header.
     header: [u8; HEADER_BYTES],
+    /// Bytes that are not authentic are an error, except at the end of the file.
+    refuses_damage: bool,
     state: Mutex<State>,
 }
 
@@ -70,7 +74,13 @@ impl FrameFile {
     pub(super) fn new(file: Arc<dyn ReadFile>, head: &Head, cipher: Cipher) -> Self {
         let end = Place { stored: HEAD_BYTES as u64, logical: HEADER_BYTES as u64 };
         let state = State { marks: vec![end], end, last: None, searched: 0, returned: 0 };
-        Self { file, cipher, header: head.header.encode(), state: Mutex::new(state) }
+        let header = head.header.encode();
+        Self { file, cipher, header, refuses_damage: false, state: Mutex::new(state) }
+    }
+
+    /// Refuses to read bytes that are not authentic, except at the end of the file.
+    pub(super) fn refusing_damage(self) -> Self {
+        Self { refuses_damage: true, ..self }
     }
 
     /// Returns the stored length of the frames with the first `bytes` logical bytes.
@@ -203,6 +213,15 @@ impl FrameFile {
         Ok(self.cipher.decrypt(head.nonce, &head.associated(), sealed, content))
     }
 
+    fn check_damage(&self, offset: u64) -> io::Result<()> {
+        match self.refuses_damage {
+            true => {
+                Err(EncryptionError::corrupt(offset, Corruption::NotAuthentic { what: "frame" }))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Reads the logical `place`, which is after the file header.
     fn read(&self, place: &Range<u64>, buf: &mut [u8]) -> io::Result<()> {
         let mut state = self.state.lock();
@@ -223,6 +242,7 @@ impl FrameFile {
                 if next.logical > place.start {
                     let content = &mut content[..head.length as usize];
                     if !self.decrypt(&mut window, at, &head, content)? {
+                        self.check_damage(at.logical)?;
                         let stored = at.stored + FRAME_HEAD_BYTES as u64;
                         let stored = window.load(stored, content.len())?;
                         content.iter_mut().zip(stored).for_each(|(to, &from)| *to = shadow(from));
@@ -235,6 +255,9 @@ impl FrameFile {
             let missing = at.logical..to.logical;
             let wanted = missing.start.max(place.start)..missing.end.min(place.end);
             if !wanted.is_empty() {
+                if to.logical != u64::MAX {
+                    self.check_damage(at.logical)?;
+                }
                 let stored = at.stored + (wanted.start - missing.start);
                 let part = &mut buf[(wanted.start - place.start) as usize..]
                     [..(wanted.end - wanted.start) as usize];

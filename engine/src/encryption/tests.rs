@@ -266,6 +266,22 @@ fn lengths_do_not_shrink_while_frames_are_appended() {
     assert_eq!(behind.kind(), io::ErrorKind::UnexpectedEof);
 }
 
+/// A rewritten file would have a valid tag over the damage.
+#[test]
+fn a_damaged_file_is_not_rewritten() {
+    let appends: Vec<_> = (1..4_u8).map(|byte| vec![byte; 80]).collect();
+    for at in [0, 30, 119, 120, 150, 239] {
+        let (disk, fs, _) = written(FileKind::Log, &appends);
+        let mut stored = read_all(&*disk.open(Path::new("a")).unwrap()).unwrap();
+        stored[128 + at] ^= 1;
+        fs_of(&disk, &stored, &fs).unwrap();
+        let (_, error) = fs.rewrite(Path::new("a"), &|| false).unwrap_err();
+        let error = crate::Error::io("read", "a", error);
+        assert!(matches!(error, crate::Error::Corrupt { .. }), "{at}: {error:?}");
+        assert_eq!(read_all(&*disk.open(Path::new("a")).unwrap()).unwrap(), stored, "{at}");
+    }
+}
+
 fn fs_of(disk: &MemoryFs, bytes: &[u8], fs: &EncryptedFs) -> io::Result<Arc<dyn ReadFile>> {
     disk.unlink(Path::new("a")).unwrap();
     disk.create(Path::new("a")).unwrap().append(bytes).unwrap();
