@@ -84,6 +84,10 @@ pub(crate) fn store_message(error: &Error) -> String {
         Error::IncompleteReplica { path } => {
             format!("files of the replica in {} have not arrived from its backups", path.display())
         }
+        Error::IncompleteRepair { path } => format!(
+            "the repair into {} did not end; delete the directory and repair again",
+            path.display()
+        ),
         Error::NoReplica { path } => format!(
             "{} is not a replica, or was opened for writing; use another directory",
             path.display()
@@ -141,6 +145,7 @@ mod tests {
             Error::WrongKey { path: path(), key_id: 7 },
             Error::NoStore { path: path() },
             Error::IncompleteReplica { path: path() },
+            Error::IncompleteRepair { path: path() },
             Error::NoReplica { path: path() },
             Error::NotADirectory { path: path() },
             Error::Locked { path: path(), process: None },

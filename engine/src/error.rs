@@ -89,6 +89,9 @@ pub enum Error {
     /// Files of the [replica](crate::Replica) in the directory `path` have not been fetched. Open
     /// it by [`open_replica`](crate::BackupSet::open_replica). Nothing was changed.
     IncompleteReplica { path: PathBuf },
+    /// The [repair](crate::Options::repair) that wrote the store in the directory `path` did not end.
+    /// Remove the directory and repeat the repair. Nothing was changed.
+    IncompleteRepair { path: PathBuf },
     /// The store in the directory `path` cannot be refreshed: it is not a
     /// [replica](crate::Replica), or was opened for writing. Nothing was changed.
     NoReplica { path: PathBuf },
@@ -331,9 +334,11 @@ impl Error {
     }
 
     /// Returns `true` if a retry may succeed and the state on disk is known. The causes: a full
-    /// disk, no file descriptor, no memory, or an interrupted call.
+    /// disk, no file descriptor, no memory, an interrupted call, or a failed call of the key
+    /// provider.
     pub(crate) fn is_passing(&self) -> bool {
         self.is_no_space()
+            || matches!(self, Self::NoKey { .. })
             || matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_shortage(source))
     }
 
@@ -360,8 +365,13 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
 }
 
 /// Returns `true` if a retry would not help: the file is missing or too short, or the device cannot
-/// read it. Other errors, such as too many open files, are unrelated to the file.
+/// read it. Other errors, such as too many open files or a missing key, are unrelated to the file.
 pub(crate) fn is_of_file(error: &io::Error) -> bool {
+    #[cfg(feature = "encryption")]
+    if let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        use crate::encryption::EncryptionError;
+        return matches!(cause, EncryptionError::Plain | EncryptionError::Corrupt { .. });
+    }
     let codes = [
         Errno::IO,
         Errno::NXIO,

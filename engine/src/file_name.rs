@@ -12,6 +12,7 @@
 //! | `LOCK`            | locked by the process that has the store open                 |
 //! | `STATS`           | statistics, for other processes                               |
 //! | `REPLICA`         | files and backup of a replica                                 |
+//! | `REPAIR`          | marks the new store of a repair until it is complete          |
 //! | `*.tmp`           | unfinished: to be renamed, or left by a crash                 |
 //! | `*.next3`         | log and manifest of refresh 3 of a replica: to be renamed     |
 //!
@@ -25,6 +26,9 @@ use std::{
 
 /// Marks the directory of a replica. Without `CURRENT`, some of its files have not arrived.
 pub(crate) const REPLICA: &str = "REPLICA";
+
+/// Marks the new store of a repair until it is complete.
+pub(crate) const REPAIR: &str = "REPAIR";
 
 /// Returns the suffix of the names of the files of refresh `generation` of a replica.
 pub(crate) fn staged_end(generation: u64) -> String {

@@ -48,6 +48,8 @@ pub struct Options {
     pub(crate) fs: Arc<dyn Fs>,
     /// Files of a replica that are read from its backup set until they arrive.
     pub(crate) arriving: Option<Arc<ArrivingFiles>>,
+    /// The store is written by a repair.
+    pub(crate) is_repair: bool,
     /// `None` for a store without encryption.
     pub(crate) keys: Option<Keys>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -86,6 +88,7 @@ impl Default for Options {
         Self {
             fs: Arc::new(RealFs),
             arriving: None,
+            is_repair: false,
             keys: None,
             clock: Arc::new(SystemClock::default()),
             listener: None,

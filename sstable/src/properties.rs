@@ -36,9 +36,11 @@
 //! | 27     | `flushed`               | varint; all entries of the keyspace up to this sequence number are in tables |
 //! | 28     | `replaced`              | ids of obsolete tables, ascending: the first, then differences (varints) |
 //! | 29     | `blob_files`            | each blob file that entries refer to ([`BlobUse::encode`](crate::BlobUse::encode)) |
+//! | 30     | `ingested`              | empty; absent unless the table was ingested              |
+//! | 31     | `ingests`               | sequence numbers of ingests, ascending: the first, then differences (varints); absent if empty |
 //!
-//! A reader must know fields marked `!`. Fields 10, 11 and 21 to 29 are optional. In a table
-//! without entries, fields 6 to 9 are empty or 0. Fields 24 to 29 are for a repair without a
+//! A reader must know fields marked `!`. Fields 10, 11 and 21 to 31 are optional. In a table
+//! without entries, fields 6 to 9 are empty or 0. Fields 24 to 31 are for a repair without a
 //! manifest. Fields 27 and 28 are only in the last table of a flush or compaction.
 
 mod field;
@@ -63,7 +65,7 @@ const COMPARATOR_BYTES: u8 = 1;
 pub(crate) const COMPRESSION_ZSTD: u8 = 2;
 
 /// Numbers of optional fields.
-const OPTIONAL: [u64; 11] = [10, 11, 21, 22, EXCLUDED_BOUNDS, 24, 25, 26, 27, 28, 29];
+const OPTIONAL: [u64; 13] = [10, 11, 21, 22, EXCLUDED_BOUNDS, 24, 25, 26, 27, 28, 29, 30, 31];
 
 const EXCLUDED_BOUNDS: u64 = 23;
 
@@ -71,7 +73,7 @@ const EXCLUDED_BOUNDS: u64 = 23;
 const REQUIRED: [u64; 4] = [1, 2, 3, EXCLUDED_BOUNDS];
 
 /// Names of the fields, from number 1 on.
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 31] = [
     "comparator",
     "index_levels",
     "content_bytes_max",
@@ -101,6 +103,8 @@ const NAMES: [&str; 29] = [
     "flushed",
     "replaced",
     "blob_files",
+    "ingested",
+    "ingests",
 ];
 
 /// Statistics of a table, and the options that it was built with.

@@ -204,8 +204,8 @@ impl Archive {
     /// `is_over` returns `true`. A loss of the machine loses at most the writes of about one
     /// interval. With [`Duration::MAX`] the second call is the last.
     ///
-    /// Repeats calls that fail with [`Error::Locked`] or [`Error::Io`] after the next interval,
-    /// except the last.
+    /// Repeats calls that fail with [`Error::Locked`], [`Error::Io`] or [`Error::NoKey`] after the
+    /// next interval, except the last.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl Archive {
         loop {
             let ends = is_over();
             match self.update() {
-                Err(Error::Locked { .. } | Error::Io { .. }) if !ends => {}
+                Err(Error::Locked { .. } | Error::Io { .. } | Error::NoKey { .. }) if !ends => {}
                 updated => drop(updated?),
             }
             if ends {

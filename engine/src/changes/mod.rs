@@ -102,7 +102,7 @@ impl Changes {
     }
 
     /// Returns the sequence number from which [`Db::changes`](crate::Db::changes) resumes: that of
-    /// the last entry returned, or `since`.
+    /// the last entry returned, or `since`. It has no meaning in a restored or repaired store.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position

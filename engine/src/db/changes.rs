@@ -18,6 +18,10 @@ impl Db {
     /// position of an earlier stream ([`Changes::position`]), or the sequence number of a snapshot
     /// ([`Snapshot::sequence`](crate::Snapshot::sequence)).
     ///
+    /// A position belongs to one history. A store that was restored, repaired or promoted from a
+    /// checkpoint writes other batches under the same numbers, which the call cannot detect: rebuild
+    /// each copy from a snapshot.
+    ///
     /// # Errors
     ///
     /// [`Error::ChangesLost`] if changes after `since` were dropped, or `since` is in the future;

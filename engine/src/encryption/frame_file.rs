@@ -4,15 +4,18 @@
 //! the previous frame shows damage, or the end. Then the previous frame is authenticated, since its
 //! length may be wrong. The next authentic frame is searched byte by byte.
 //!
-//! Bytes without an authentic frame read as 255 where a stored byte is not zero, and as 0 where it
-//! is zero. So a torn end differs from a reserved one.
+//! Bytes without an authentic frame read as 127 where a stored byte is not zero, and as 0 where it
+//! is zero. So a torn end differs from a reserved one. Neither value is the type of a log record:
+//! an attacker who knows no key chooses these bytes, and must not write a record that is skipped.
 
 use std::{io, ops::Range, sync::Arc};
 
 use bytes::Bytes;
+use sievedb_format::Corruption;
 
 use super::{
     envelope::{Cipher, HEAD_BYTES, HEADER_BYTES, Head, TAG_BYTES},
+    error::EncryptionError,
     frames::{CONTENT_BYTES_MAX, FRAME_HEAD_BYTES, FrameHead},
 };
 use crate::{fs::ReadFile, sync::Mutex};
@@ -45,6 +48,8 @@ pub(super) struct FrameFile {
     cipher: Cipher,
     /// The logical file header.
     header: [u8; HEADER_BYTES],
+    /// Bytes that are not authentic are an error, except at the end of the file.
+    refuses_damage: bool,
     state: Mutex<State>,
 }
 
@@ -69,7 +74,13 @@ impl FrameFile {
     pub(super) fn new(file: Arc<dyn ReadFile>, head: &Head, cipher: Cipher) -> Self {
         let end = Place { stored: HEAD_BYTES as u64, logical: HEADER_BYTES as u64 };
         let state = State { marks: vec![end], end, last: None, searched: 0, returned: 0 };
-        Self { file, cipher, header: head.header.encode(), state: Mutex::new(state) }
+        let header = head.header.encode();
+        Self { file, cipher, header, refuses_damage: false, state: Mutex::new(state) }
+    }
+
+    /// Refuses to read bytes that are not authentic, except at the end of the file.
+    pub(super) fn refusing_damage(self) -> Self {
+        Self { refuses_damage: true, ..self }
     }
 
     /// Returns the stored length of the frames with the first `bytes` logical bytes.
@@ -202,6 +213,15 @@ impl FrameFile {
         Ok(self.cipher.decrypt(head.nonce, &head.associated(), sealed, content))
     }
 
+    fn check_damage(&self, offset: u64) -> io::Result<()> {
+        match self.refuses_damage {
+            true => {
+                Err(EncryptionError::corrupt(offset, Corruption::NotAuthentic { what: "frame" }))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Reads the logical `place`, which is after the file header.
     fn read(&self, place: &Range<u64>, buf: &mut [u8]) -> io::Result<()> {
         let mut state = self.state.lock();
@@ -222,6 +242,7 @@ impl FrameFile {
                 if next.logical > place.start {
                     let content = &mut content[..head.length as usize];
                     if !self.decrypt(&mut window, at, &head, content)? {
+                        self.check_damage(at.logical)?;
                         let stored = at.stored + FRAME_HEAD_BYTES as u64;
                         let stored = window.load(stored, content.len())?;
                         content.iter_mut().zip(stored).for_each(|(to, &from)| *to = shadow(from));
@@ -234,6 +255,9 @@ impl FrameFile {
             let missing = at.logical..to.logical;
             let wanted = missing.start.max(place.start)..missing.end.min(place.end);
             if !wanted.is_empty() {
+                if to.logical != u64::MAX {
+                    self.check_damage(at.logical)?;
+                }
                 let stored = at.stored + (wanted.start - missing.start);
                 let part = &mut buf[(wanted.start - place.start) as usize..]
                     [..(wanted.end - wanted.start) as usize];
@@ -251,8 +275,8 @@ impl FrameFile {
 }
 
 /// Returns the value that a byte without an authentic frame reads as.
-pub(super) fn shadow(stored: u8) -> u8 {
-    if stored == 0 { 0 } else { u8::MAX }
+pub(crate) const fn shadow(stored: u8) -> u8 {
+    if stored == 0 { 0 } else { 127 }
 }
 
 /// Copies the part of the logical `place` from `content`, which begins at `start`, into `buf`.

@@ -96,6 +96,18 @@ impl EncryptedFs {
         })
     }
 
+    /// Opens the logical file `path`. Reads of damaged bytes fail, except at the end of a file of
+    /// frames.
+    pub(super) fn open_undamaged(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let file = self.inner.open(path)?;
+        match self.head_with_cipher(&*file)? {
+            Some((head, cipher)) if head.layout == Layout::Frames => {
+                Ok(Arc::new(FrameFile::new(file, &head, cipher).refusing_damage()))
+            }
+            _ => self.reader(path, file),
+        }
+    }
+
     /// Returns the logical length of `file`, at `path`, without reserved bytes.
     pub(super) fn bytes_of(&self, path: &Path, file: &dyn ReadFile) -> io::Result<u64> {
         let stored = self.inner.open(path)?;
@@ -249,8 +261,10 @@ enum Writer {
     Begun(Vec<u8>),
     Pages(PageWriter),
     Frames(FrameWriter),
-    /// An append failed: the stored length is unknown.
-    Failed,
+    /// An append failed: the stored length is unknown, and a file of pages has no end.
+    Failed {
+        is_paged: bool,
+    },
 }
 
 impl EncryptedAppend {
@@ -278,12 +292,16 @@ impl EncryptedAppend {
                     return Ok(());
                 }
                 let begun = std::mem::take(begun);
-                *writer = self.begin(&begun, out)?;
+                let has_begun = self.begin(&begun, out);
+                *writer = has_begun.inspect_err(|_| {
+                    *writer = Writer::Failed { is_paged: true };
+                    out.clear();
+                })?;
                 return self.append_part(state, &begun[HEADER_BYTES..]);
             }
             Writer::Pages(pages) => pages.append(bytes, out)?,
             Writer::Frames(frames) => frames.append(bytes, out)?,
-            Writer::Failed => return Err(io::Error::other("an earlier append to the file failed")),
+            Writer::Failed { .. } => return Err(append_failed()),
         }
         self.store(state)
     }
@@ -295,13 +313,18 @@ impl EncryptedAppend {
         }
         let stored = self.file.append(&state.out);
         if stored.is_err() {
-            state.writer = Writer::Failed;
+            let is_paged = matches!(state.writer, Writer::Pages(_));
+            state.writer = Writer::Failed { is_paged };
         }
         state.stored += state.out.len() as u64;
         state.out.clear();
         state.out.shrink_to(BUFFER_BYTES_MAX);
         stored
     }
+}
+
+fn append_failed() -> io::Error {
+    io::Error::other("an earlier append to the file failed")
 }
 
 impl AppendFile for EncryptedAppend {
@@ -322,9 +345,13 @@ impl AppendFile for EncryptedAppend {
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         let State { writer, out, .. } = &mut *state;
-        if let Writer::Pages(pages) = writer {
-            pages.finish(out);
-            self.store(&mut state)?;
+        match writer {
+            Writer::Pages(pages) => {
+                pages.finish(out);
+                self.store(&mut state)?;
+            }
+            Writer::Failed { is_paged: true } => return Err(append_failed()),
+            _ => {}
         }
         drop(state);
         self.file.sync_data()

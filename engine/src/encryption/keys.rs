@@ -29,7 +29,8 @@ impl fmt::Debug for RootKey {
 /// A source of root keys, for [`Options::encryption`](crate::Options::encryption).
 ///
 /// The store calls it whenever it creates or opens a file, from any thread. So fetch keys of a
-/// remote service once, and keep them in memory. [`StaticKeys`] does that.
+/// remote service once, and keep them in memory. [`StaticKeys`] does that. A failed call fails the
+/// call of the store with [`Error::NoKey`](crate::Error::NoKey); background work is repeated.
 pub trait KeyProvider: fmt::Debug + Send + Sync {
     /// Returns the id of the key that encrypts new files.
     ///

@@ -47,9 +47,9 @@
 //! | 16    | `tag`    |                                                                    |
 //!
 //! Each opening of a file for appending draws 8 new bytes, so no nonce is used twice, after a crash
-//! either. Frames that are lost or not authentic read as zeros. The readers of the formats then
-//! decide whether the end is torn or the file is damaged, as without encryption. A reader finds
-//! the frames after a damaged one, because a frame can be recognized at any offset.
+//! either. Frames that are lost or not authentic read as bytes that begin no record. The readers of
+//! the formats then decide whether the end is torn or the file is damaged, as without encryption.
+//! A reader finds the frames after a damaged one, because a frame can be recognized at any offset.
 //!
 //! The logical header (envelope 0) is not encrypted. Integers are little-endian.
 
@@ -75,6 +75,8 @@ mod stored;
 #[cfg(all(test, feature = "encryption"))]
 mod tests;
 
+#[cfg(all(test, feature = "encryption"))]
+pub(crate) use frame_file::shadow;
 #[cfg(feature = "encryption")]
 pub use keys::{KeyError, KeyProvider, RootKey, StaticKeys};
 #[cfg(feature = "encryption")]

@@ -66,7 +66,7 @@ impl EncryptedFs {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let new = FileName::Temporary(name).path(path.parent().unwrap_or(Path::new("")));
         let read = |error| ("read", error);
-        let file = self.open(path).map_err(read)?;
+        let file = self.open_undamaged(path).map_err(read)?;
         let bytes = self.bytes_of(path, &*file).map_err(read)?;
         match self.unlink(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

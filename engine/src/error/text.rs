@@ -138,6 +138,11 @@ impl fmt::Display for Error {
                  until it is complete",
                 path.display()
             ),
+            Self::IncompleteRepair { path } => write!(
+                f,
+                "the repair that wrote {} did not end; remove the directory and repeat the repair",
+                path.display()
+            ),
             Self::NoReplica { path } => write!(
                 f,
                 "{} is not a replica, or was opened for writing; open a replica in another \

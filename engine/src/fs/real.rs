@@ -9,7 +9,7 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Seek, SeekFrom, Write},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{self, Path, PathBuf},
     process,
     sync::Arc,
@@ -51,7 +51,12 @@ impl Fs for RealFs {
         let mut names = Vec::new();
         for entry in fs::read_dir(named(dir))? {
             let entry = entry?;
-            if !entry.file_type()?.is_dir()
+            let kind = match entry.file_type() {
+                // Unlinked meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                kind => kind?,
+            };
+            if !kind.is_dir()
                 && let Ok(name) = entry.file_name().into_string()
             {
                 names.push(name);
@@ -111,8 +116,13 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
-        let tried = file.try_lock();
+        let (file, tried) = loop {
+            let file = OpenOptions::new().append(true).create(true).open(path)?;
+            let tried = file.try_lock();
+            if tried.is_err() || is_at(&file, path)? {
+                break (file, tried);
+            }
+        };
         if tried.is_ok() {
             // Used in the message of another opener: a failure to write it changes nothing.
             let _ = file.set_len(0).and_then(|()| writeln!(&file, "{}", process::id()));
@@ -121,13 +131,27 @@ impl Fs for RealFs {
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let file = File::open(path)?;
-        let tried = file.try_lock_shared();
-        held(file, tried)
+        loop {
+            let file = File::open(path)?;
+            let tried = file.try_lock_shared();
+            if tried.is_err() || is_at(&file, path)? {
+                return held(file, tried);
+            }
+        }
     }
 
     fn read_system_file(&self, path: &Path) -> io::Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+    }
+}
+
+/// Returns `false` if `path` is no longer the name of `file`: its last owner has unlinked it, and a
+/// lock of it excludes no one.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (own, named) = (file.metadata()?, fs::metadata(path));
+    match named {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        named => named.map(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())),
     }
 }
 
@@ -196,8 +220,11 @@ impl ReadFile for RealFile {
     #[cfg(target_os = "linux")]
     fn advise_read(&self, place: std::ops::Range<u64>) {
         let bytes = std::num::NonZeroU64::new(place.end.saturating_sub(place.start));
-        // A hint: the read itself reports errors.
-        let _ = fadvise(&self.0, place.start, bytes, Advice::WillNeed);
+        // No length would mean the rest of the file.
+        if bytes.is_some() {
+            // A hint: the read itself reports errors.
+            let _ = fadvise(&self.0, place.start, bytes, Advice::WillNeed);
+        }
     }
 
     #[cfg(target_os = "linux")]
@@ -258,5 +285,18 @@ mod tests {
         drop(RealLock { file, locked_by: getpid() });
         drop(RealFs.lock(&path).unwrap());
         drop(copy);
+    }
+
+    /// Its last owner may unlink the file between the calls that open and lock it.
+    #[test]
+    fn an_unlinked_file_is_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let file = File::create(&path).unwrap();
+        assert!(is_at(&file, &path).unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!is_at(&file, &path).unwrap());
+        let _other = File::create(&path).unwrap();
+        assert!(!is_at(&file, &path).unwrap());
     }
 }

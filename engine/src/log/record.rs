@@ -19,6 +19,9 @@
 //! record, except by guessing a 32-bit checksum. Start and seal have sequence number 0; a seal has
 //! no payload. All fragments of a payload have the same sequence number.
 //!
+//! The types 0 and 127 stay unused: bytes of an encrypted file that are not authentic read as these
+//! two values.
+//!
 //! [values]: super::values
 
 use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
@@ -331,6 +334,17 @@ mod tests {
                 Err(Bad::Broken(want)),
                 "{name}"
             );
+        }
+    }
+
+    #[cfg(feature = "encryption")]
+    #[test]
+    fn bytes_that_are_not_authentic_begin_no_record() {
+        for stored in 0..=u8::MAX {
+            let bytes = forged(4, crate::encryption::shadow(stored));
+            let decoded = RecordHeader::decode(&bytes, PLACE, SECRET);
+            assert!(matches!(decoded, Err(Bad::Broken(_))), "{stored} reads as {decoded:?}");
+            assert!(!RecordHeader::looks_possible(&bytes), "{stored}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod ingest;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 use sievedb_format::SequenceNumber;
@@ -167,12 +167,11 @@ impl Tree {
     /// Returns the part of a table's origin that is the same for all tables of the keyspace.
     pub(crate) fn origin(&self) -> TableOrigin {
         let options = self.options().encode().into();
-        TableOrigin {
-            keyspace: self.id,
-            name: self.name().into(),
-            options,
-            ..TableOrigin::default()
-        }
+        let version = self.kept_view().version;
+        let ingests = version.tables().filter_map(|(_, _, live)| live.meta.global_sequence);
+        let ingests = ingests.collect::<BTreeSet<_>>().into_iter().collect();
+        let (keyspace, name) = (self.id, self.name().into());
+        TableOrigin { keyspace, name, options, ingests, ..TableOrigin::default() }
     }
 
     /// Returns the current options, for short use.

@@ -47,6 +47,11 @@ impl Copied {
         Ok(())
     }
 
+    /// Records that the next version may be newer than the others.
+    pub(super) const fn doubt_order(&mut self) {
+        self.is_older = true;
+    }
+
     /// Records that versions of the key may be lost.
     pub(super) fn doubt(&mut self) {
         self.is_older |= self.base.is_none();

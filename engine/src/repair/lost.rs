@@ -2,13 +2,13 @@
 
 use crate::{Error, Result, error::is_of_file};
 
-/// Returns the error unless its subject is lost. A file of a later release is not lost: that
-/// release can read it.
+/// Returns the error unless its subject is lost. A file is not lost if another release, another
+/// build or another key can read it.
 pub(super) fn check_lost(error: &Error) -> Result<()> {
     match error.clone().of_opening() {
-        Error::Io { source, .. } if !is_of_file(&source) => Err(error.clone()),
-        newer @ Error::NewerRelease { .. } => Err(newer),
-        _ => Ok(()),
+        Error::Corrupt { .. } | Error::NotEncrypted { .. } => Ok(()),
+        Error::Io { source, .. } if is_of_file(&source) => Ok(()),
+        readable => Err(readable),
     }
 }
 

@@ -22,6 +22,7 @@ mod source;
 mod stale;
 mod state;
 mod tables;
+mod unfinished;
 
 pub use self::report::RepairReport;
 use self::{
@@ -77,9 +78,12 @@ impl Options {
     ///
     /// Without a readable manifest, keyspaces are taken from the tables and the log, and the entry
     /// with the largest sequence number counts for each key. Tables that others list as replaced
-    /// are omitted. Lost then: keyspaces that neither a table nor the log names, and options
-    /// changed since the newest table. If the footer of a table is damaged too, the table is lost,
+    /// are omitted. Lost then: keyspaces that neither a table nor the log names, and names
+    /// and options changed since the newest table. If the footer of a table is damaged too, the table is lost,
     /// and other tables may have older values of its keys: [`RepairReport::tables_unknown`].
+    ///
+    /// Until the repair ends, the file `REPAIR` marks `to`, and [`open`](Self::open) fails with
+    /// [`Error::IncompleteRepair`]. After an interruption, remove `to` and repeat the repair.
     ///
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry too
     /// large for the [memory budget](Self::memory_budget) raises it during the call. In addition to
@@ -95,7 +99,10 @@ impl Options {
     /// * [`Error::Io`]: a file cannot be read for a reason that is not its own, such as too many
     ///   open files or missing permission. Try again, with another `to`.
     /// * [`Error::Corrupt`]: no manifest, no table and no log segment can be read.
-    /// * [`Error::NewerRelease`]: a later release wrote a file. Repair the store with that release.
+    /// * [`Error::NewerRelease`], [`Error::NeedsFeature`]: another release or build can read a file.
+    ///   Repair the store with that one.
+    /// * [`Error::NoKey`], [`Error::WrongKey`]: the root key of a file is missing, or the key provider
+    ///   failed. Try again with all keys of the store, and another `to`.
     /// * [`Error::DirectoryNotEmpty`]: `to` has files.
     /// * [`Error::DirectoriesOverlap`]: one directory is or contains the other, symbolic links
     ///   resolved.
@@ -115,7 +122,10 @@ impl Options {
         let names = list(fs, folder)?;
         let State { loaded, rebuilt, current, lost } = read_state(&shared_fs, folder, &names)?;
         check_empty(fs, to)?;
-        let db = self.clone().read_only(false).create_if_missing(true).open(to)?;
+        unfinished::mark(fs, to)?;
+        let options = Self { is_repair: true, ..self.clone() };
+        let db = options.read_only(false).create_if_missing(true).open(to)?;
+        let namesakes = rebuilt.as_ref().map(|rebuilt| &rebuilt.namesakes);
         let mut repair = Repair {
             options: self,
             folder,
@@ -124,9 +134,13 @@ impl Options {
             older,
             saved: BTreeMap::new(),
             rescanned: 0,
-            dropped: rebuilt.as_ref().map(|rebuilt| rebuilt.dropped.clone()).unwrap_or_default(),
-            unnamed: Vec::new(),
+            dropped: namesakes.map(|it| it.dropped.clone()).unwrap_or_default(),
+            unnamed: namesakes.map(|it| it.unnamed.clone()).unwrap_or_default(),
             logs: rebuilt.as_ref().map(|rebuilt| &*rebuilt.logs),
+            unordered: rebuilt
+                .as_ref()
+                .map(|rebuilt| rebuilt.unordered.clone())
+                .unwrap_or_default(),
             is_cut: false,
             changes: rebuilt.as_ref().map(|rebuilt| rebuilt.changes.clone()).unwrap_or_default(),
             emptied: rebuilt.as_ref().map(|rebuilt| rebuilt.emptied.clone()).unwrap_or_default(),
@@ -153,6 +167,7 @@ impl Options {
         store.edit_manifest(|_| Some(edit), |_| ())?;
         db.flush()?;
         db.persist(Durability::Disk)?;
+        unfinished::unmark(fs, to)?;
         let mut replaced = VerifyReport::default();
         current.iter().for_each(|error| replaced.error(error));
         Ok(RepairReport {
@@ -195,6 +210,8 @@ struct Repair<'a> {
     logs: Option<&'a [FoundLog]>,
     /// Changes in all logs, if `loaded` was rebuilt; else none.
     changes: LogChanges,
+    /// Ids of ingested tables that may be newer than each table with a larger sequence number.
+    unordered: BTreeSet<u64>,
     /// `true` if the end of the log being copied is missing.
     is_cut: bool,
     /// Keyspaces without a relevant table.

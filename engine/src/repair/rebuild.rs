@@ -15,6 +15,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     path::Path,
     sync::Arc,
 };
@@ -25,7 +26,7 @@ use sievedb_format::{
 use sievedb_sstable::{TableMetadata, TableOrigin};
 
 use super::{
-    keyspaces::DEFAULT_ID,
+    keyspaces::{DEFAULT_ID, Namesakes},
     log_changes::LogChanges,
     lost::{check_lost, lost_as_none},
 };
@@ -46,14 +47,15 @@ pub(super) struct Rebuilt {
     /// Keyspaces without a relevant table, by id. They were dropped, or all their data is in the
     /// log.
     pub(super) emptied: BTreeMap<u64, Arc<KeyspaceState>>,
-    /// Keyspaces that were dropped, because a newer keyspace has their name.
-    pub(super) dropped: BTreeSet<u64>,
+    pub(super) namesakes: Namesakes,
     /// Changes of keyspaces in the logs.
     pub(super) changes: LogChanges,
     /// Number of obsolete tables.
     pub(super) left_out: u64,
     /// Errors of unreadable tables without further information.
     pub(super) unknown: Vec<Error>,
+    /// Ids of ingested tables with an unknown sequence number.
+    pub(super) unordered: BTreeSet<u64>,
 }
 
 /// A log, one of several if no manifest lists the valid segments.
@@ -100,13 +102,16 @@ pub(super) fn rebuild(
     let replaced = replaced(&lists);
     let mut state = ManifestState::new(store_id, 0);
     let highest_first = tables.iter().rev();
+    // Newest table of each keyspace.
+    let mut newest = BTreeMap::new();
     let mut left_out = 0;
     for (&id, Found { table, origin, bytes }) in highest_first {
         if table.properties.entries() == 0 {
             // A list of obsolete tables.
             continue;
         }
-        // The newest table has the newest options.
+        newest.entry(origin.keyspace).or_insert(id);
+        // The newest table has the newest name and options.
         let known = state.keyspaces.entry(origin.keyspace).or_insert_with(|| {
             Arc::new(KeyspaceState {
                 name: origin.name.to_string(),
@@ -136,14 +141,15 @@ pub(super) fn rebuild(
         on_disk: &logs,
         written: None,
     };
-    let mut logs = segments.without_manifest();
+    let mut logs = segments.without_manifest(check_lost)?;
     logs.retain(|ids| !ids.is_empty());
     let mut changes = LogChanges::default();
-    let sequences: Vec<_> =
-        logs.iter().map(|ids| sequences(&segments, ids, &mut changes)).collect();
-    number_ingested(&changes, &mut state);
+    let sequences = logs.iter().map(|ids| sequences(&segments, ids, &mut changes));
+    let sequences: Vec<_> = sequences.collect::<Result<_>>()?;
+    let unordered = number_ingested(&changes, &tables, &replaced, &mut state);
     apply(&changes, &tables, &mut state, &mut left_out);
-    let dropped = leave_out_namesakes(&mut state, &changes, &mut left_out);
+    let namesakes = Namesakes::separate(&mut state, &changes, &newest);
+    left_out += namesakes.left_out;
     // Older entries need no comparison with those of the log.
     let first = sequences.iter().flatten().map(|(first, _)| *first).min();
     let before = first.map_or(SEQUENCE_MAX, |first| first - 1);
@@ -152,7 +158,7 @@ pub(super) fn rebuild(
         known.flushed = known.flushed.max(before);
     }
     let of_tables = tables.values().map(|found| found.table.properties.largest_sequence);
-    let logs = found_logs(&segments, logs, &sequences, of_tables.max().unwrap_or(0));
+    let logs = found_logs(&segments, logs, &sequences, of_tables.max().unwrap_or(0))?;
     let emptied = take_emptied(&mut state);
     unreadable.retain(|id, _| !replaced.contains(id));
     let loaded = Loaded {
@@ -169,24 +175,48 @@ pub(super) fn rebuild(
         loaded,
         logs,
         emptied,
-        dropped,
+        namesakes,
         changes,
         left_out,
         unknown: unreadable.into_values().collect(),
+        unordered,
     }))
 }
 
-/// Assigns the sequence number of the log to ingested tables. They store an older one.
-fn number_ingested(changes: &LogChanges, state: &mut ManifestState) {
-    for known in state.keyspaces.values_mut() {
+/// Assigns their sequence number to ingested tables, which store the one that was visible when the
+/// ingest began. Returns the ids of those whose number is unknown.
+///
+/// The log has the numbers of tables. Tables have those of all earlier ingests into the keyspace.
+/// The first one after the stored number is that of the ingest, unless two ingests were open at the
+/// same time. If there is none, no table of the keyspace was written after the ingest.
+fn number_ingested(
+    changes: &LogChanges,
+    tables: &BTreeMap<u64, Found>,
+    replaced: &BTreeSet<u64>,
+    state: &mut ManifestState,
+) -> BTreeSet<u64> {
+    let mut ingests = BTreeMap::<u64, BTreeSet<SequenceNumber>>::new();
+    for (_, Found { origin, .. }) in tables.iter().filter(|(id, _)| !replaced.contains(id)) {
+        ingests.entry(origin.keyspace).or_default().extend(&origin.ingests);
+    }
+    let mut unordered = BTreeSet::new();
+    for (keyspace, known) in &mut state.keyspaces {
         let known = Arc::make_mut(known);
         for (&id, table) in &mut known.tables {
-            let Some(sequence) = changes.ingested(id) else { continue };
+            let behind = (Bound::Excluded(table.largest_sequence), Bound::Unbounded);
+            let is_ingested = tables[&id].origin.is_ingested;
+            let listed = ingests.get(keyspace).filter(|_| is_ingested);
+            let listed = listed.and_then(|ingests| ingests.range(behind).next().copied());
+            let Some(sequence) = changes.ingested(id).or(listed) else {
+                unordered.extend(is_ingested.then_some(id));
+                continue;
+            };
             let table = Arc::make_mut(table);
             table.global_sequence = Some(sequence);
             (table.smallest_sequence, table.largest_sequence) = (sequence, sequence);
         }
     }
+    unordered
 }
 
 /// Names keyspaces as the log does, and omits tables from before a clear. A table has entries from
@@ -229,28 +259,6 @@ fn is_after(
     completed.is_none_or(|completed| completed.flushed >= cleared)
 }
 
-/// Omits the older of two keyspaces with one name, which was dropped, unless the log shows that the
-/// newer one was dropped.
-fn leave_out_namesakes(
-    state: &mut ManifestState,
-    changes: &LogChanges,
-    left_out: &mut u64,
-) -> BTreeSet<u64> {
-    let mut names = BTreeSet::new();
-    let mut ids: Vec<u64> = state.keyspaces.keys().rev().copied().collect();
-    ids.sort_by_key(|&id| changes.is_dropped(id));
-    let mut dropped = BTreeSet::new();
-    for id in ids {
-        let known = &state.keyspaces[&id];
-        if !names.insert(known.name.clone()) {
-            *left_out += known.tables.len() as u64;
-            state.keyspaces.remove(&id);
-            dropped.insert(id);
-        }
-    }
-    dropped
-}
-
 /// Removes and returns the keyspaces without a relevant table, except the default one, which always
 /// exists.
 fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> {
@@ -267,15 +275,18 @@ fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> 
 
 /// Returns the smallest and the largest sequence number of the batches in a log. Records its
 /// changes of keyspaces.
+///
+/// # Errors
+///
+/// Those that are no damage. The copy of the log reports damage.
 fn sequences(
     segments: &Segments<'_>,
     ids: &[u64],
     changes: &mut LogChanges,
-) -> Option<(SequenceNumber, SequenceNumber)> {
+) -> Result<Option<(SequenceNumber, SequenceNumber)>> {
     let mut found = None;
     let segments = Segments { named: ids, on_disk: ids, ..*segments };
-    // The copy of the log reports damage.
-    let _ = replay_readable(&segments, Position::default(), |batch| {
+    let replayed = replay_readable(&segments, Position::default(), |batch| {
         let last = batch.sequence + batch.batch.entries() - 1;
         found = Some((found.map_or(batch.sequence, |(first, _)| first), last));
         let entries = (batch.sequence..).zip(&batch.batch);
@@ -283,7 +294,8 @@ fn sequences(
         readable.for_each(|(sequence, entry)| changes.note(sequence, &entry));
         Ok(())
     });
-    found
+    lost_as_none(replayed)?;
+    Ok(found)
 }
 
 /// Determines which logs are cut: those continued by newer ones, and those that end before the
@@ -292,30 +304,31 @@ fn sequences(
 ///
 /// A log without a previous segment is a copy by a recovery, which omits entries that tables have.
 /// If it is unfinished, the previous log has no smaller numbers.
+///
+/// # Errors
+///
+/// As [`sequences`].
 fn found_logs(
     segments: &Segments<'_>,
     logs: Vec<Vec<u64>>,
     sequences: &[Option<(SequenceNumber, SequenceNumber)>],
     of_tables: SequenceNumber,
-) -> Vec<FoundLog> {
+) -> Result<Vec<FoundLog>> {
     // Largest sequence number of the newer logs, and newest missing segment.
     let (mut newest, mut missing) = (0, 0);
-    let mut found: Vec<_> = logs
-        .into_iter()
-        .zip(sequences)
-        .rev()
-        .map(|(ids, sequences)| {
-            let previous = ids.first().and_then(|&id| segments.previous_of(id));
-            let known = if previous.is_some() { newest.max(of_tables) } else { newest };
-            let is_before = ids.last().is_some_and(|&id| id < missing);
-            let is_cut = sequences.is_some_and(|(_, last)| last < known || is_before);
-            newest = newest.max(sequences.map_or(0, |(_, last)| last));
-            missing = missing.max(previous.unwrap_or(0));
-            FoundLog { ids, is_cut }
-        })
-        .collect();
+    let mut found = Vec::with_capacity(logs.len());
+    for (ids, sequences) in logs.into_iter().zip(sequences).rev() {
+        let previous = ids.first().map_or(Ok(None), |&id| segments.previous_of(id));
+        let previous = lost_as_none(previous)?.flatten();
+        let known = if previous.is_some() { newest.max(of_tables) } else { newest };
+        let is_before = ids.last().is_some_and(|&id| id < missing);
+        let is_cut = sequences.is_some_and(|(_, last)| last < known || is_before);
+        newest = newest.max(sequences.map_or(0, |(_, last)| last));
+        missing = missing.max(previous.unwrap_or(0));
+        found.push(FoundLog { ids, is_cut });
+    }
     found.reverse();
-    found
+    Ok(found)
 }
 
 /// A table that can be read.

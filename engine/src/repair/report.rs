@@ -27,8 +27,8 @@ pub struct RepairReport {
     /// Without a manifest: tables omitted, because they were replaced or their keyspace was
     /// dropped.
     pub tables_left_out: u64,
-    /// Without a manifest: new names of keyspaces whose name and options are lost. They have
-    /// default options.
+    /// Without a manifest: new names of keyspaces whose name is lost, also by a rename since their
+    /// newest table. Those without a table have default options.
     pub keyspaces_unnamed: Vec<String>,
     /// Without a manifest: older logs whose end is missing, obsolete or lost. Keys that only they
     /// have count as [`older`](Self::older).
@@ -55,7 +55,10 @@ impl fmt::Display for RepairReport {
             writeln!(f, "{tables} scanned block by block, because footer or index is damaged")?;
         }
         if self.is_rebuilt {
-            writeln!(f, "the manifest is lost: keyspaces are taken from tables and log")?;
+            writeln!(
+                f,
+                "the manifest is lost: keyspaces are taken from tables and log, later renames are lost"
+            )?;
             writeln!(
                 f,
                 "without it, missing tables cannot be noticed; values may be older than theirs"
@@ -66,7 +69,7 @@ impl fmt::Display for RepairReport {
             writeln!(f, "{tables} left out: replaced by others, or of a dropped keyspace")?;
         }
         for name in &self.keyspaces_unnamed {
-            writeln!(f, "keyspace {name:?} is in the log without its name and options")?;
+            writeln!(f, "the name of the keyspace {name:?} is lost")?;
         }
         if self.logs_cut > 0 {
             let logs = counted(self.logs_cut, ["older log", "older logs"]);

@@ -15,8 +15,8 @@ use sievedb_format::{
     Trailer,
 };
 use sievedb_sstable::{
-    BlobUse, BlockCache, CursorOptions, FilterState, ReadError, SalvagedCursor, SalvagedTable,
-    Table, TableCursor, TableProblem, TableSource, salvage::Gap,
+    BlobUse, BlockCache, CursorOptions, FilterState, FilterUnusable, ReadError, SalvagedCursor,
+    SalvagedTable, Table, TableCursor, TableProblem, TableSource, salvage::Gap,
 };
 
 use super::{
@@ -387,21 +387,24 @@ impl Repair<'_> {
         let identity = meta.identity(state.store_id, state.hash_seed);
         let Some(place) = meta.filter else { return Ok(None) };
         let heap = FilterArena::heap();
-        let loaded = if place.file_id == meta.id {
-            let path = FileName::Table(meta.id).path(self.folder);
-            let Ok(source) = files.source_once(&path) else { return Ok(None) };
-            FilterState::load(&*source, &identity, Some(place.into()), &heap)
-        } else {
-            let path = FileName::Filter(place.file_id).path(self.folder);
-            let source = files.source_once(&path);
-            let source = source.map_err(|error| Error::io("open", path, error));
-            let Some(source) = lost_as_none(source)? else { return Ok(None) };
-            FilterState::load_file(&*source, &identity, place.file_id, place.into(), &heap)
+        let is_own = place.file_id == meta.id;
+        let name = if is_own { FileName::Table(meta.id) } else { FileName::Filter(place.file_id) };
+        let path = name.path(self.folder);
+        let source = files.source_once(&path).map_err(|error| Error::io("open", &path, error));
+        let Some(source) = lost_as_none(source)? else { return Ok(None) };
+        let loaded = match is_own {
+            true => FilterState::load(&*source, &identity, Some(place.into()), &heap),
+            false => {
+                FilterState::load_file(&*source, &identity, place.file_id, place.into(), &heap)
+            }
         };
-        Ok(match loaded {
-            FilterState::Resident(filter) => Some(filter),
-            _ => None,
-        })
+        match loaded {
+            FilterState::Resident(filter) => Ok(Some(filter)),
+            FilterState::Unusable(FilterUnusable::Io(error)) => {
+                check_lost(&Error::io("read", path, error)).map(|()| None)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Handles keys whose newer versions may be lost.

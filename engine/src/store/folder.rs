@@ -8,7 +8,7 @@ use std::{
 use crate::{
     Error, Options, Result,
     error::LOCK,
-    file_name::{FileName, REPLICA},
+    file_name::{FileName, REPAIR, REPLICA},
     fs::{FileLock, Fs},
     manifest::check_no_store,
     options::ReadMode,
@@ -176,6 +176,19 @@ fn check_no_replica(fs: &dyn Fs, folder: &Path) -> Result<()> {
     }
 }
 
+/// Refuses the new store of a repair that did not end.
+///
+/// # Errors
+///
+/// [`Error::IncompleteRepair`], [`Error::NotADirectory`], [`Error::Io`].
+pub(super) fn check_no_repair(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let path = folder.join(REPAIR);
+    match fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
+        true => Err(Error::IncompleteRepair { path: folder.to_owned() }),
+        false => Ok(()),
+    }
+}
+
 /// Refuses the directory of a replica with files of a refresh: its log and its manifest are to be
 /// replaced, and with them all writes to them.
 ///
@@ -212,7 +225,8 @@ pub(super) fn create_dir(fs: &dyn Fs, folder: &Path) -> Result<()> {
     check_no_replica(fs, folder)?;
     if exists(folder)? {
         let names = fs.list(folder).map_err(|error| refused("list", folder, folder, error))?;
-        if let Some(name) = names.into_iter().find(|name| FileName::parse(name).is_none()) {
+        let is_foreign = |name: &String| FileName::parse(name).is_none() && name != REPAIR;
+        if let Some(name) = names.into_iter().find(is_foreign) {
             return Err(Error::ForeignDirectory { path: folder.to_owned(), name });
         }
     }

@@ -47,8 +47,8 @@ pub(crate) struct IngestPlan {
     pub(crate) tree: Arc<Tree>,
     options: KeyspaceOptions,
     filter: FilterChoice,
-    /// Stored with each entry. A repair without the manifest orders the tables by it, if the log
-    /// lacks the number that they got.
+    /// Stored with each entry. A repair without the manifest orders the tables by it, if neither
+    /// the log nor a later table has the number that they got.
     provisional: SequenceNumber,
     /// Expiry of all values, by the store clock.
     expiry_ms: Option<u64>,
@@ -402,7 +402,7 @@ impl TableRun {
     pub(crate) fn end_table(&mut self, tables: &TableStore, plan: &IngestPlan) -> Result<()> {
         let Some(OpenTable { table, mut blobs, share }) = self.open.take() else { return Ok(()) };
         let (blob_files, new_blobs, depth) = blobs.end_table(tables)?;
-        let origin = TableOrigin { blob_files, ..plan.tree.origin() };
+        let origin = TableOrigin { blob_files, is_ingested: true, ..plan.tree.origin() };
         self.written.push(table.finish(PLACE, origin, depth)?);
         new_blobs.finish();
         drop((blobs, share));

@@ -20,8 +20,8 @@ use crate::{
     planted::PlantedBug,
     store::Store,
     store::folder::{
-        Checked, check_new, check_no_refresh, check_read_mode, check_store, create_dir,
-        lock_folder, lock_to_read, refused,
+        Checked, check_new, check_no_refresh, check_no_repair, check_read_mode, check_store,
+        create_dir, lock_folder, lock_to_read, refused,
     },
     store::follower::{self, Follower, tail::Tail},
     store::logged_values::ValueFiles,
@@ -84,6 +84,9 @@ impl OpenStore {
             check_new(&*options.fs, folder)?;
         }
         target.check(folder).map_err(|(path, error)| Error::io("open", path, error))?;
+        if !options.is_repair {
+            check_no_repair(&*options.fs, folder)?;
+        }
         if (options.create_if_missing || options.create_new) && !options.read_only {
             create_dir(&*options.fs, folder)?;
         } else {

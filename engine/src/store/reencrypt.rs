@@ -27,7 +27,12 @@ impl Store {
         let _call = self.tables.file_calls.begin()?;
         let current = files.current_key_id().map_err(|error| Error::io("open", folder, error))?;
         let mut done = Reencryption::default();
-        if self.used_keys(files)?.iter().any(|&id| id != current) {
+        let has_others = match self.used_keys(files) {
+            // The others may use another key. The rewrite reports the error.
+            Err(error) if error.is_of_file() => true,
+            ids => ids?.iter().any(|&id| id != current),
+        };
+        if has_others {
             self.leave_files()?;
             self.rewrite_files(files, current, &mut done)?;
         }
@@ -35,6 +40,8 @@ impl Store {
             let _unlinking = self.scheduler.begin_unlinks().ok_or(Error::Closed)?;
             self.tables.unlink_obsolete(usize::MAX)?;
         }
+        // Also of the renames by an earlier call that failed.
+        self.tables.fs.sync_dir(folder).map_err(|error| Error::io(SYNC, folder, error))?;
         done.key_ids = self.used_keys(files)?.into_iter().collect();
         Ok(done)
     }
@@ -56,8 +63,8 @@ impl Store {
         }
     }
 
-    /// Rewrites finished tables, filters, blob files and segments. A damaged one stays, and is the
-    /// error.
+    /// Rewrites finished tables, filters, blob files and segments. A damaged or unreadable one stays,
+    /// and is the error.
     fn rewrite_files(
         &self,
         files: &EncryptedFs,
@@ -79,7 +86,17 @@ impl Store {
                 _ => false,
             };
             let path = name.path(folder);
-            if !is_finished || self.key_of(files, name)?.is_none_or(|id| id == current) {
+            if !is_finished {
+                continue;
+            }
+            let key = match self.key_of(files, name) {
+                Err(error) if error.is_of_file() => {
+                    damaged = damaged.or(Some(error));
+                    continue;
+                }
+                key => key?,
+            };
+            if key.is_none_or(|id| id == current) {
                 continue;
             }
             self.tables.check_not_closing()?;
@@ -94,11 +111,10 @@ impl Store {
                 }
                 Err(_) if self.tables.is_closing() => return Err(Error::Closed),
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-                Err(error @ Error::Corrupt { .. }) => damaged = damaged.or(Some(error)),
+                Err(error) if error.is_of_file() => damaged = damaged.or(Some(error)),
                 Err(error) => return Err(error),
             }
         }
-        self.tables.fs.sync_dir(folder).map_err(|error| Error::io(SYNC, folder, error))?;
         damaged.map_or(Ok(()), Err)
     }
 

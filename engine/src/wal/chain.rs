@@ -189,7 +189,14 @@ impl Segments<'_> {
     ///
     /// The newest of several logs may be an unfinished copy by a recovery. Segments below a lost
     /// floor may be included; their entries are in tables or in a newer log.
-    pub(crate) fn without_manifest(&self) -> Vec<Vec<u64>> {
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading the beginning of a segment that `check_damage` returns.
+    pub(crate) fn without_manifest(
+        &self,
+        check_damage: impl Fn(&Error) -> Result<()>,
+    ) -> Result<Vec<Vec<u64>>> {
         let before = |id: u64| self.on_disk.iter().rev().copied().find(|&older| older < id);
         let (mut logs, mut ids) = (Vec::new(), Vec::new());
         let mut next = self.on_disk.last().copied();
@@ -207,7 +214,8 @@ impl Segments<'_> {
                     }
                     there.or_else(|| before(id))
                 }
-                Err(_) => {
+                Err(error) => {
+                    check_damage(&error)?;
                     ids.push(id);
                     before(id)
                 }
@@ -216,13 +224,17 @@ impl Segments<'_> {
         logs.push(ids);
         logs.iter_mut().for_each(|ids| ids.reverse());
         logs.reverse();
-        logs
+        Ok(logs)
     }
 
-    /// Returns the id of the segment that this one continues, if it can be read and names one.
-    pub(crate) fn previous_of(&self, id: u64) -> Option<u64> {
-        let segment = self.open_unnamed(id).ok().flatten()?;
-        segment.start.previous.map(|previous| previous.file_id)
+    /// Returns the id of the segment that this one continues, if any.
+    ///
+    /// # Errors
+    ///
+    /// As [`manifest_of`](Self::manifest_of).
+    pub(crate) fn previous_of(&self, id: u64) -> Result<Option<u64>> {
+        let previous = self.open_unnamed(id)?.and_then(|segment| segment.start.previous);
+        Ok(previous.map(|previous| previous.file_id))
     }
 
     /// Returns the current manifest at the creation of the segment, with its durable length.

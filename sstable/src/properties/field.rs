@@ -29,6 +29,16 @@ impl Field {
         Self::new(number, bytes, value.to_string())
     }
 
+    /// Returns the property of ascending numbers above 0: the first, then differences.
+    pub(super) fn ascending(number: u64, values: &[u64]) -> Self {
+        let (mut bytes, mut before) = (Vec::new(), 0);
+        for &value in values {
+            bytes.put_varint(value - before);
+            before = value;
+        }
+        Self::new(number, bytes, format!("{values:?}"))
+    }
+
     pub(super) fn expiry(number: u64, expiry: &TableExpiry) -> Self {
         let mut bytes = Vec::new();
         expiry.encode(&mut bytes);
@@ -105,6 +115,24 @@ pub(super) fn user_key(
         return Err(Corruption::OutOfRange { what, value: length as u64 });
     }
     Ok(field.take(what, length)?.into())
+}
+
+/// Decodes ascending numbers above 0: the first, then differences.
+///
+/// # Errors
+///
+/// [`Corruption::Order`] if a difference is 0 or too large; those of the decoder.
+pub(super) fn ascending(
+    what: &'static str,
+    field: &mut Decoder<'_>,
+) -> Result<Vec<u64>, Corruption> {
+    let (mut values, mut value) = (Vec::new(), 0_u64);
+    while !field.is_empty() {
+        let more = field.varint(what)?;
+        value = value.checked_add(more).filter(|_| more > 0).ok_or(Corruption::Order { what })?;
+        values.push(value);
+    }
+    Ok(values)
 }
 
 pub(super) fn sequence(

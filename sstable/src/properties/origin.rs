@@ -1,13 +1,13 @@
 //! The origin of a table: its keyspace and level, for a repair without a manifest.
 
-use sievedb_format::{Corruption, Decoder, Encode, SequenceNumber};
+use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, SequenceNumber};
 
-use super::field::{Field, sequence, text};
+use super::field::{Field, ascending, sequence, text};
 use crate::blob_file::BlobUse;
 
 /// Numbers of the first and the last field.
 pub(super) const FIRST: u64 = 24;
-pub(super) const LAST: u64 = 29;
+pub(super) const LAST: u64 = 31;
 
 /// Keyspace and level of a table: a copy of the manifest's record.
 ///
@@ -26,6 +26,12 @@ pub struct TableOrigin {
     pub completed: Option<Completed>,
     /// Blob files that entries refer to, ascending.
     pub blob_files: Vec<BlobUse>,
+    /// `true` for a table of an ingest. Its entries store the sequence number that was visible when
+    /// the ingest began, which is smaller than their final one.
+    pub is_ingested: bool,
+    /// Final sequence numbers of earlier ingests into the keyspace, ascending, as far as their tables
+    /// were in use when this table was written.
+    pub ingests: Vec<SequenceNumber>,
 }
 
 /// Result of a flush or compaction. Stored in its last table only: if that table is durable, so are
@@ -43,29 +49,27 @@ impl TableOrigin {
     pub(super) fn memory_bytes(&self) -> usize {
         let replaced = self.completed.as_ref().map_or(0, |done| done.replaced.capacity());
         let blobs = self.blob_files.capacity() * size_of::<BlobUse>();
-        self.name.len() + self.options.len() + replaced * size_of::<u64>() + blobs
+        let ids = replaced + self.ingests.capacity();
+        self.name.len() + self.options.len() + ids * size_of::<u64>() + blobs
     }
 
     pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
         let mut keyspace = Vec::new();
         keyspace.put_varint(self.keyspace);
         keyspace.put(self.name.as_bytes());
-        let completed = self.completed.as_ref().map(|done| {
-            let (mut replaced, mut before) = (Vec::new(), 0);
-            for &id in &done.replaced {
-                replaced.put_varint(id - before);
-                before = id;
-            }
-            let meaning = format!("{:?}", done.replaced);
-            [Field::varint(27, done.flushed), Field::new(28, replaced, meaning)]
-        });
+        let completed = self
+            .completed
+            .as_ref()
+            .map(|done| [Field::varint(27, done.flushed), Field::ascending(28, &done.replaced)]);
         let blobs = (!self.blob_files.is_empty()).then(|| {
             let mut blobs = Vec::new();
             self.blob_files.iter().for_each(|file| file.encode(&mut blobs));
             let of = |file: &BlobUse| format!("{} bytes of {}", file.used_bytes, file.file_id);
             let meaning: Vec<_> = self.blob_files.iter().map(of).collect();
-            Field::new(LAST, blobs, meaning.join(", "))
+            Field::new(29, blobs, meaning.join(", "))
         });
+        let ingested = self.is_ingested.then(|| Field::new(30, Vec::new(), "true".to_owned()));
+        let ingests = (!self.ingests.is_empty()).then(|| Field::ascending(LAST, &self.ingests));
         let meaning = format!("{} {}", self.keyspace, self.name);
         let options = format!("{} bytes", self.options.len());
         [
@@ -76,9 +80,11 @@ impl TableOrigin {
         .into_iter()
         .chain(completed.into_iter().flatten())
         .chain(blobs)
+        .chain(ingested)
+        .chain(ingests)
     }
 
-    /// Decodes the field `number`, from 24 to 29.
+    /// Decodes the field `number`, from 24 to 31.
     ///
     /// # Errors
     ///
@@ -104,15 +110,13 @@ impl TableOrigin {
                 self.completed.get_or_insert_default().flushed = sequence(what, field)?;
             }
             28 => {
-                let replaced = &mut self.completed.get_or_insert_default().replaced;
-                let mut id = 0_u64;
-                while !field.is_empty() {
-                    let more = field.varint(what)?;
-                    id = id
-                        .checked_add(more)
-                        .filter(|_| more > 0)
-                        .ok_or(Corruption::Order { what })?;
-                    replaced.push(id);
+                self.completed.get_or_insert_default().replaced = ascending(what, field)?;
+            }
+            30 => self.is_ingested = true,
+            LAST => {
+                self.ingests = ascending(what, field)?;
+                if let Some(&value) = self.ingests.last().filter(|&&last| last > SEQUENCE_MAX) {
+                    return Err(Corruption::OutOfRange { what, value });
                 }
             }
             _ => {

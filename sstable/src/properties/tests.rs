@@ -42,6 +42,8 @@ fn properties() -> TableProperties {
                 salt: 2,
                 used_bytes: 7,
             }],
+            is_ingested: true,
+            ingests: vec![5, 300],
         })),
         ..TableProperties::new(&TableOptions::default())
     };

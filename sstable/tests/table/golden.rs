@@ -79,6 +79,7 @@ fn origin() -> TableOrigin {
             salt: 9,
             used_bytes: 4321,
         }],
+        ..TableOrigin::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A build without the feature `zstd`.
 
-use sievedb::{Compression, Error, KeyspaceOptions};
+use sievedb::{Compression, Error, KeyspaceOptions, OlderValues};
 
 use super::{block_of, forge, options, tables};
 
@@ -55,6 +55,12 @@ fn zstd_table_without_the_feature_is_refused_by_name() {
 
     let report = options(KeyspaceOptions::new()).verify(dir.path(), |_| ()).unwrap();
     assert!(report.to_string().contains("feature zstd"), "{report}");
+    // The table is not lost: a build with the feature can read it.
+    let new = tempfile::tempdir().unwrap();
+    let repaired =
+        options(KeyspaceOptions::new()).repair(dir.path(), new.path(), OlderValues::Keep);
+    let Err(Error::NeedsFeature { path, .. }) = &repaired else { panic!("{repaired:?}") };
+    assert_eq!(path, table);
     // `describe` works without the feature.
     let text = sievedb::describe(table).unwrap().to_string();
     assert!(text.contains("compression"), "{text}");

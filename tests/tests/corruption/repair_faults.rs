@@ -11,7 +11,7 @@ use sievedb::{
     Db, Error, OlderValues, Options, RepairReport, Result,
     fs::{Fs, ReadFile, RealFs},
 };
-use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::layer::{Layer, Layered};
 
 use super::{
@@ -179,6 +179,63 @@ fn temporarily_unopenable_table_is_not_dropped() {
                     Err(error) => panic!("{case}: {error:?}"),
                 }
                 assert!(fs.failures() > 0, "{case}");
+            }
+        }
+    }
+}
+
+/// The new store has a part of the data until the repair ends.
+#[test]
+fn an_interrupted_repair_leaves_no_store_that_opens() {
+    let disk = disk(&store());
+    let open = |disk: MemoryFs| {
+        options(&Arc::new(disk)).create_if_missing(false).open(NEW).map(|db| state(&db))
+    };
+    let began = disk.operations();
+    options(&disk).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
+    let ended = disk.operations();
+    let whole = open(disk.copy()).unwrap();
+    let step = ((ended - began) / 40).max(1);
+    let mut refused = 0;
+    for at in (began..ended).step_by(step).chain(ended - 5..=ended) {
+        for loss in [Loss::Nothing, Loss::Everything] {
+            match open(disk.crash(at, &loss)) {
+                Ok(found) => assert_eq!(found, whole, "{at}, {loss:?}"),
+                Err(Error::IncompleteRepair { .. }) => refused += 1,
+                Err(Error::NoStore { .. }) => assert!(at < began + 10, "{at}, {loss:?}"),
+                Err(error) => panic!("{at}, {loss:?}: {error:?}"),
+            }
+        }
+    }
+    assert!(refused > 20, "only {refused} stores were refused");
+}
+
+/// Without the filter of a damaged table, older values of many more keys are doubtful.
+#[test]
+fn a_filter_that_cannot_be_opened_for_now_is_not_lost() {
+    let mut good = store();
+    let table = tables(&good).pop().unwrap();
+    change(&mut good, &table, |_| 300);
+    let whole = disk(&good);
+    let (want, found) = repair(whole.clone(), &whole, OlderValues::LeaveOut).unwrap();
+    assert!(want.older > 0, "{want}");
+    for code in [EACCES, ENOMEM] {
+        for after in 0.. {
+            let disk = disk(&good);
+            let fs = Arc::new(FaultFs::new(disk.clone()));
+            let fault = Fault::new(code, Times::Once).calls(&[Call::Open]).suffix(&table);
+            fs.inject(fault.after(after));
+            match repair(fs.clone(), &disk, OlderValues::LeaveOut) {
+                Ok((report, state)) => {
+                    assert_eq!(report.older, want.older, "{code} after {after}: {report}");
+                    assert_eq!(state, found, "{code} after {after}");
+                }
+                Err(Error::Io { path, .. }) => assert!(path.ends_with(&table), "{path:?}"),
+                Err(error) => panic!("{code} after {after}: {error:?}"),
+            }
+            if fs.failures() == 0 {
+                assert!(after > 1, "{code}: the table was opened {after} times");
+                break;
             }
         }
     }

@@ -5,9 +5,11 @@
 mod backups;
 mod crash;
 mod damage;
+mod failing_keys;
 mod ingest;
 mod nonces;
 mod opening;
+mod repair;
 mod replicas;
 mod rotation;
 mod secrecy;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sievedb::{Bytes, ChangeRetention, Db, Durability, Error, RootKey, StaticKeys, fs::Fs};
-use sievedb_doubles::{Loss, MemoryFs};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::{
     enumerate::on_two_threads,
     hook_fs::HookFs,
@@ -17,6 +17,8 @@ use sievedb_tests::{
 };
 
 use super::{encrypted, keys, on};
+
+const EIO: i32 = 5;
 
 fn entries(db: &Db) -> Vec<(Bytes, Bytes)> {
     db.iter().map(Result::unwrap).collect()
@@ -111,6 +113,26 @@ fn every_crash_of_a_reencryption_leaves_the_store() {
     report(&format!("crashes of reencryptions: {} cuts, {} violations", cuts.len(), wrong.len()));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(cuts.len() > 20, "only {} cuts", cuts.len());
+}
+
+/// The file is reported, and does not keep the others from being rewritten.
+#[test]
+fn an_unreadable_file_is_no_obstacle_to_a_reencryption() {
+    let disk = written();
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let db = small_options(fs.clone()).encryption(keys(2)).open(STORE_DIR).unwrap();
+    let tables = disk.list(Path::new(STORE_DIR)).unwrap();
+    let first = tables.into_iter().find(|name| name.ends_with(".sst")).unwrap();
+    fs.inject(Fault::new(EIO, Times::ForGood).calls(&[Call::ReadAt]).suffix(&first));
+    let failed = db.reencrypt();
+    assert!(matches!(&failed, Err(Error::Io { path, .. }) if path.ends_with(&first)), "{failed:?}");
+    fs.heal();
+    let done = db.reencrypt().unwrap();
+    assert_eq!((done.files_rewritten, done.key_ids), (1, vec![2]));
+    // The names must be durable before the first key can be destroyed, also those of earlier calls.
+    fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::SyncDir]));
+    let unsynced = db.reencrypt();
+    assert!(matches!(unsynced, Err(Error::Io { .. })), "{unsynced:?}");
 }
 
 /// A later rename would replace a file of the next owner of the store.

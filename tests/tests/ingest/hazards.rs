@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sievedb::{Db, KeyspaceOptions, OlderValues, Options, fs::Fs};
+use sievedb::{Db, KeyspaceOptions, OlderValues, Options, RepairReport, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{
     rng::Rng,
@@ -186,6 +186,79 @@ fn a_long_entry_of_an_open_ingestion_stops_no_flush() {
     assert_eq!(is_done.recv_timeout(Duration::from_secs(60)).ok(), Some(9), "a deadlock");
 }
 
+/// Repairs a copy of the store without its manifest. Returns the report and the entries.
+fn without_manifest(disk: &MemoryFs) -> (RepairReport, Vec<(Vec<u8>, Vec<u8>)>) {
+    let lost = Arc::new(disk.copy());
+    for name in lost.list(Path::new("data/db")).unwrap() {
+        if name.starts_with("MANIFEST") || name == "CURRENT" || name == "CLOSED" {
+            lost.unlink(&Path::new("data/db").join(name)).unwrap();
+        }
+    }
+    let report = options(&lost).repair("data/db", "data/repaired", OlderValues::LeaveOut).unwrap();
+    let repaired = options(&lost).open("data/repaired").unwrap();
+    (report, repaired.iter().map(of).collect())
+}
+
+/// A clean close drops the log with the number of the ingest.
+#[test]
+fn a_repair_without_manifest_and_log_takes_the_ingested_value() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = options(&disk).open("data/db").unwrap();
+    db.insert(key(1), "old").unwrap();
+    db.ingest([(key(1), "new")]).unwrap();
+    db.close().unwrap();
+    let (report, found) = without_manifest(&disk);
+    assert_eq!(found, [(key(1), b"new".to_vec())], "{report}");
+    assert_eq!(report.older, 0, "{report}");
+}
+
+/// Tables written after an ingest have its number.
+#[test]
+fn a_repair_without_manifest_and_log_orders_ingested_entries_by_later_tables() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = options(&disk).open("data/db").unwrap();
+    // No compaction replaces the ingested tables.
+    let paused = db.pause_compactions().unwrap();
+    (0..30).for_each(|number| db.insert(key(number), "old").unwrap());
+    for (round, from) in [("first", 5), ("second", 10)] {
+        let mut ingestion = db.ingestion().unwrap();
+        (from..from + 10).for_each(|number| ingestion.insert(key(number), round).unwrap());
+        (from..from + 5).for_each(|number| db.insert(key(number), "between").unwrap());
+        ingestion.finish().unwrap();
+        db.insert(key(from + 2), "behind").unwrap();
+        db.flush().unwrap();
+    }
+    let want: Vec<_> = db.iter().map(of).collect();
+    drop(paused);
+    let lost = disk.copy();
+    for name in lost.list(Path::new("data/db")).unwrap() {
+        if name.ends_with(".log") {
+            lost.unlink(&Path::new("data/db").join(name)).unwrap();
+        }
+    }
+    let (report, found) = without_manifest(&lost);
+    assert_eq!(found, want, "{report}");
+    assert_eq!((report.older, report.tables), (0, 7), "{report}");
+}
+
+/// No table was written after the ingest, so keys that were written while it was open are doubtful.
+#[test]
+fn a_repair_without_manifest_and_log_leaves_out_keys_written_during_an_ingestion() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = options(&disk).open("data/db").unwrap();
+    (0..20).for_each(|number| db.insert(key(number), "old").unwrap());
+    let mut ingestion = db.ingestion().unwrap();
+    (5..15).for_each(|number| ingestion.insert(key(number), "new").unwrap());
+    (10..20).for_each(|number| db.insert(key(number), "between").unwrap());
+    ingestion.finish().unwrap();
+    let mut want: Vec<_> = db.iter().map(of).collect();
+    db.close().unwrap();
+    want.retain(|(found, _)| !(10..15).map(key).any(|doubtful| doubtful == *found));
+    let (report, found) = without_manifest(&disk);
+    assert_eq!(found, want, "{report}");
+    assert_eq!(report.older, 5, "{report}");
+}
+
 /// Without a manifest, the log has the number of ingested entries: they are newer than what was
 /// written while the ingestion was open.
 #[test]
@@ -203,13 +276,6 @@ fn a_repair_without_a_manifest_orders_ingested_entries() {
     let want: Vec<_> = db.iter().map(of).collect();
     let lost = disk.copy();
     drop(db);
-    for name in lost.list(Path::new("data/db")).unwrap() {
-        if name.starts_with("MANIFEST") || name == "CURRENT" || name == "CLOSED" {
-            lost.unlink(&Path::new("data/db").join(name)).unwrap();
-        }
-    }
-    let lost = Arc::new(lost);
-    options(&lost).repair("data/db", "data/repaired", OlderValues::LeaveOut).unwrap();
-    let repaired = options(&lost).open("data/repaired").unwrap();
-    assert_eq!(repaired.iter().map(of).collect::<Vec<_>>(), want);
+    let (_, found) = without_manifest(&lost);
+    assert_eq!(found, want);
 }

@@ -81,3 +81,32 @@ fn a_repair_restores_no_cleared_key_and_keeps_the_new_names() {
     }
     drop(pinned);
 }
+
+/// Tables have the name that their keyspace had when they were written.
+#[test]
+fn n15_renames_without_manifest_and_log_lose_no_keyspace() {
+    let fs = Arc::new(MemoryFs::with_seed(3));
+    let db = options(&fs).open(OLD).unwrap();
+    let live = db.keyspace("live").unwrap();
+    live.insert("old data", "").unwrap();
+    live.flush().unwrap();
+    let new = db.keyspace("new").unwrap();
+    new.insert("new data", "").unwrap();
+    new.flush().unwrap();
+    db.rename_keyspace("live", "old").unwrap();
+    db.rename_keyspace("new", "live").unwrap();
+    new.insert("newer data", "").unwrap();
+    new.flush().unwrap();
+    drop((live, new));
+    db.close().unwrap();
+    let lost = Arc::new(fs.crash(fs.operations(), &Loss::Nothing));
+    for path in lost.contents().into_keys().filter(|path| !path.ends_with(".sst")) {
+        sievedb::fs::Fs::unlink(&*lost, path.as_ref().as_ref()).unwrap();
+    }
+    let report = options(&lost).repair(OLD, NEW, OlderValues::LeaveOut).unwrap();
+    let found = contents(&options(&lost).open(NEW).unwrap());
+    let [name] = &report.keyspaces_unnamed[..] else { panic!("{found:?}: {report}") };
+    assert_eq!(found[name], ["old data"], "{report}");
+    assert_eq!(found["live"], ["new data", "newer data"], "{report}");
+    assert_eq!(report.tables_left_out, 0, "{report}");
+}
