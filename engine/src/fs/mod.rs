@@ -299,6 +299,14 @@ fn resolved(path: &Path, real: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Res
     Ok(resolved)
 }
 
+/// Returns `None` if the file or directory of a call is missing.
+pub(crate) fn existing<T>(called: io::Result<T>) -> io::Result<Option<T>> {
+    match called {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        called => called.map(Some),
+    }
+}
+
 fn check_same_dir(from: &Path, to: &Path) -> io::Result<()> {
     if from.parent() == to.parent() {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Store;
-use crate::{file_name::FileName, stats::file};
+use crate::{file_name::FileName, fs::existing, stats::file};
 
 impl Store {
     /// Replaces the file `STATS`. A failure is harmless: the next interval retries. A read-only
@@ -18,10 +18,7 @@ impl Store {
         let (fs, folder) = (&*self.options.fs, &*self.tables.folder);
         let temporary = FileName::Temporary("STATS").path(folder);
         // Left by an attempt that failed.
-        match fs.unlink(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        existing(fs.unlink(&temporary))?;
         let text = file::encode(&self.stats());
         fs.create(&temporary)?.append(text.as_bytes())?;
         fs.rename(&temporary, &FileName::Stats.path(folder))

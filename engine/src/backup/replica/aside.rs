@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     file_name::{FileName, staged_end},
-    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile},
+    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile, existing},
     sync::Mutex,
 };
 
@@ -81,19 +81,16 @@ impl AsideFs {
     ) -> io::Result<()> {
         let end = staged_end(generation);
         for path in [&self.current, &self.aside, &FileName::Closed.path(folder)] {
-            unlink(&*self.inner, path)?;
+            existing(self.inner.unlink(path))?;
         }
         for name in unneeded {
-            unlink(&*self.inner, &folder.join(name))?;
+            existing(self.inner.unlink(&folder.join(name)))?;
         }
         let closed = FileName::Closed.to_string();
         for name in names.iter().copied().chain([&*closed]) {
             let path = folder.join(name);
-            match self.inner.rename(&path.with_added_extension(&end[1..]), &path) {
-                // An earlier call renamed the file; `CLOSED` may be missing.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                renamed => renamed?,
-            }
+            // Missing if an earlier call renamed the file. `CLOSED` may be missing.
+            existing(self.inner.rename(&path.with_added_extension(&end[1..]), &path))?;
         }
         self.inner.sync_dir(folder)?;
         let staged = self.staged(generation).aside;
@@ -145,14 +142,6 @@ impl AsideFs {
             Err(error) if error.kind() == io::ErrorKind::NotFound && falls_back => read(path),
             done => done,
         }
-    }
-}
-
-/// Removes a file if it exists.
-pub(super) fn unlink(fs: &dyn Fs, path: &Path) -> io::Result<()> {
-    match fs.unlink(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        unlinked => unlinked,
     }
 }
 
