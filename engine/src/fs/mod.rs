@@ -51,6 +51,7 @@ mod direct;
 )]
 #[path = "../../../tests/doubles/src/fs/mod.rs"]
 mod doubles;
+mod forward;
 mod read_only;
 mod real;
 
@@ -65,6 +66,7 @@ use std::{
 use bytes::Bytes;
 
 pub(crate) use arriving::{ArrivingFiles, ArrivingFs, Origin};
+pub(crate) use forward::forward_fs;
 pub(crate) use read_only::ReadOnlyFs;
 pub use real::RealFs;
 

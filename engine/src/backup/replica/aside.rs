@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     file_name::{FileName, staged_end},
-    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile, existing},
+    fs::{AppendFile, FileLock, Fs, ReadFile, existing, forward_fs},
     sync::Mutex,
 };
 
@@ -146,20 +146,9 @@ impl AsideFs {
 }
 
 impl Fs for AsideFs {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.resolve(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
+    forward_fs! {
+        absolute, resolve, create_dir, list, link, sync_dir, open_dir, lock,
+        read_system_file, random_u64
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -190,35 +179,11 @@ impl Fs for AsideFs {
         self.inner.unlink(&self.at(path))
     }
 
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
-        self.inner.open_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let held = self.lock.lock().upgrade().filter(|_| path == self.lock_path);
         match held {
             Some(lock) => Ok(Box::new(SharedLock { _lock: lock })),
             None => self.inner.lock_shared(path),
         }
-    }
-
-    fn read_system_file(&self, path: &Path) -> io::Result<String> {
-        self.inner.read_system_file(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }
