@@ -1,14 +1,15 @@
 //! Atomic batches of writes.
 
+mod keyed_writes;
+
 use std::{
     fmt, mem,
-    ops::RangeBounds,
     sync::{Arc, Weak},
-    time::{Duration, SystemTime},
 };
 
 use sievedb_format::Kind;
 
+pub(crate) use self::keyed_writes::keyed_writes;
 use crate::{
     CommitFuture, Durability, Error, Keyspace, Result, RoomFuture,
     commit::{Always, Write, WriteEncoder},
@@ -16,7 +17,6 @@ use crate::{
     handle_counts::HandleKind,
     iter::bounds::KeyBounds,
     store::{open_store::OpenStore, writer::stall::OnStall},
-    time_to_live::{expiry_after, expiry_at},
 };
 
 /// Writes to any keyspaces of a store that are applied atomically: all become visible at once, and
@@ -72,44 +72,6 @@ impl Batch {
         Self { store: Arc::downgrade(open), open: None, encoder }
     }
 
-    /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
-    /// default keyspace. A [default TTL](crate::KeyspaceOptions::default_ttl) counts from this
-    /// call, not from the commit.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ForeignKeyspace`]; the batch is
-    /// unchanged.
-    pub fn insert(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let keyspace = keyspace.as_ref();
-        self.check(keyspace)?;
-        let clock = keyspace.open_store().store().versions.clock();
-        let expiry_ms = keyspace.tree().default_expiry_ms(|| clock.now_ms());
-        self.add_value(keyspace, key.as_ref(), expiry_ms, value.as_ref())
-    }
-
-    /// Adds a write of `value` under `key` in `keyspace` that does not expire: see
-    /// [`Keyspace::insert_without_ttl`].
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn insert_without_ttl(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let keyspace = keyspace.as_ref();
-        self.check(keyspace)?;
-        self.add_value(keyspace, key.as_ref(), None, value.as_ref())
-    }
-
     /// Adds a merge operand for `key` in `keyspace`: see [`Keyspace::merge`].
     ///
     /// # Errors
@@ -129,41 +91,15 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`, counted from
-    /// this call: see [`Keyspace::insert_with_ttl`].
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert), [`Error::Closed`] and [`Error::ForkedChild`].
-    pub fn insert_with_ttl(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<()> {
-        let keyspace = keyspace.as_ref();
-        self.check(keyspace)?;
-        let clock_ms = keyspace.open_store().accept()?.versions.clock().now_ms();
-        self.add_value(keyspace, key.as_ref(), Some(expiry_after(clock_ms, ttl)), value.as_ref())
+    /// Returns the expiry of a value that is written without a TTL.
+    fn default_expiry_ms(&self, keyspace: &Keyspace) -> Option<u64> {
+        let clock = keyspace.open_store().store().versions.clock();
+        keyspace.tree().default_expiry_ms(|| clock.now_ms())
     }
 
-    /// Adds a write of `value` under `key` in `keyspace` that expires at `time`: see
-    /// [`Keyspace::insert_expiring_at`].
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn insert_expiring_at(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        time: SystemTime,
-    ) -> Result<()> {
-        let keyspace = keyspace.as_ref();
+    fn ttl_start_ms(&self, keyspace: &Keyspace) -> Result<u64> {
         self.check(keyspace)?;
-        self.add_value(keyspace, key.as_ref(), Some(expiry_at(time)), value.as_ref())
+        Ok(keyspace.open_store().accept()?.versions.clock().now_ms())
     }
 
     fn add_value(
@@ -173,51 +109,17 @@ impl Batch {
         expiry_ms: Option<u64>,
         value: &[u8],
     ) -> Result<()> {
+        self.check(keyspace)?;
         self.encoder.put_value(keyspace.tree(), key, expiry_ms, value)?;
         self.hold(keyspace);
         Ok(())
     }
 
-    /// Adds a removal of `key` from `keyspace`. The key need not exist.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn remove(&mut self, keyspace: impl AsRef<Keyspace>, key: impl AsRef<[u8]>) -> Result<()> {
-        let keyspace = keyspace.as_ref();
+    fn add_removal(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         self.check(keyspace)?;
-        self.encoder.remove(keyspace.tree(), key.as_ref())?;
+        self.encoder.remove(keyspace.tree(), key)?;
         self.hold(keyspace);
         Ok(())
-    }
-
-    /// Adds a removal of every key in `range` from `keyspace`, at the cost of one write. Removes
-    /// earlier writes of the batch too, but not later ones. An empty or inverted range adds
-    /// nothing. See [`Keyspace::remove_range`].
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn remove_range<K: AsRef<[u8]>>(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        range: impl RangeBounds<K>,
-    ) -> Result<()> {
-        self.add_range(keyspace.as_ref(), &KeyBounds::new(&range))
-    }
-
-    /// Adds a removal of every key with this prefix from `keyspace`. Otherwise as
-    /// [`remove_range`](Self::remove_range).
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn remove_prefix(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        prefix: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.add_range(keyspace.as_ref(), &KeyBounds::prefix(prefix.as_ref()))
     }
 
     fn add_range(&mut self, keyspace: &Keyspace, bounds: &KeyBounds) -> Result<()> {
@@ -395,6 +297,8 @@ impl Batch {
         self.open.get_or_insert_with(|| keyspace.handle().of_kind(HandleKind::Batch));
     }
 }
+
+keyed_writes!(Batch);
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

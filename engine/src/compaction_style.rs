@@ -22,6 +22,7 @@ const FIFO_BYTES_MIN: u64 = 4 << 10;
 /// | `SizeTiered` | fewer  | more sorted runs   | up to three times as much |
 /// | `Fifo`       | once   | a run per flush    | bounded: deletes data     |
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind"))]
 #[non_exhaustive]
 pub enum CompactionStyle {
     /// A last level of one sorted run, with few smaller runs above it. An idle store merges most of
@@ -44,6 +45,7 @@ pub enum CompactionStyle {
 /// A merge of all runs requires as much free space as the runs take. Keys inserted in ascending
 /// order are merged like others. There is no idle compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct SizeTiered {
     pub(crate) merge_runs_min: u64,
@@ -145,10 +147,12 @@ impl SizeTiered {
 /// * After a change to this style, older tables are deleted one by one, from the deepest level up.
 ///   By age, a table waits for the younger ones below it: a merge keeps the time of its newest input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct Fifo {
     pub(crate) bytes_max: u64,
     /// Not 0 in valid options.
+    #[cfg_attr(feature = "serde", serde(rename = "age_max", serialize_with = "serialize_ms"))]
     pub(crate) age_max_ms: Option<u64>,
 }
 
@@ -186,6 +190,11 @@ impl Fifo {
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(feature = "serde")]
+fn serialize_ms<S: serde::Serializer>(ms: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&ms.map(Duration::from_millis), serializer)
 }
 
 impl From<SizeTiered> for CompactionStyle {

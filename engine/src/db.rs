@@ -4,7 +4,6 @@ mod changes;
 mod checkpoint;
 mod close;
 mod compaction_pause;
-mod default_keyspace;
 mod durable;
 mod follow;
 mod open;
@@ -27,7 +26,7 @@ use crate::{
     keyspace::{
         asynchronous::asynchronous_methods, conditional::conditional_methods,
         expiring::expiring_methods, ingestion::ingest_methods, streamed::streamed_methods,
-        writes::write_methods,
+        upkeep::upkeep_methods, writes::write_methods,
     },
     read::tree::Tree,
     reader::read_methods,
@@ -407,6 +406,8 @@ streamed_methods!(Db, default);
 conditional_methods!(Db, default);
 
 expiring_methods!(Db, default);
+
+upkeep_methods!(Db, default);
 
 /// The default keyspace.
 impl AsRef<Keyspace> for Db {

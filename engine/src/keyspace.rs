@@ -6,12 +6,12 @@ pub(crate) mod expiring;
 pub(crate) mod ingestion;
 mod options;
 mod pop;
-mod size;
 pub(crate) mod streamed;
 mod unsorted;
+pub(crate) mod upkeep;
 pub(crate) mod writes;
 
-use std::{fmt, ops::RangeBounds, sync::Arc};
+use std::{fmt, sync::Arc};
 
 pub use self::conditional::Current;
 pub use self::ingestion::{Ingested, Ingestion};
@@ -145,33 +145,6 @@ impl Keyspace {
         KeyspaceId { store: self.open.store().tables.store_id, number: self.tree.id }
     }
 
-    /// Removes every key. Atomic, and durable at return. Costs a synced write to the log and one to
-    /// the manifest, independent of the number of keys.
-    ///
-    /// Existing snapshots and iterators still see the keys. Tables are unlinked when no snapshot or
-    /// iterator reads them. Other writes to this keyspace wait until the call returns.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KeyspaceDropped`]; those of a write with
-    /// [`Durability::Disk`](crate::Durability::Disk).
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(dir.path())?;
-    /// let sessions = db.keyspace("sessions")?;
-    /// sessions.insert("anna", "7")?;
-    /// let before = db.snapshot();
-    /// sessions.clear()?;
-    /// assert!(sessions.is_empty()?);
-    /// assert_eq!(before.keyspace(&sessions)?.len()?, 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn clear(&self) -> Result<()> {
-        let store = self.open.accept()?;
-        store.clear_keyspace(&self.tree)
-    }
-
     /// Writes the memtables of this keyspace into tables, and waits until that is done.
     ///
     /// # Errors
@@ -192,33 +165,6 @@ impl Keyspace {
         let store = self.open.accept()?;
         self.tree.check()?;
         store.compact_tree(&self.tree, &KeyBounds::ALL)
-    }
-
-    /// Flushes this keyspace, and merges its tables with a key within `bounds` into the last level.
-    /// Waits until that is done. Other tables stay as they are.
-    ///
-    /// A table that crosses an end of the bounds is merged as a whole, with all overlapping tables
-    /// of deeper levels. An empty or inverted range merges nothing. Useful after many removals in a
-    /// range, to free the space, or before many scans of it.
-    ///
-    /// # Errors
-    ///
-    /// As [`compact`](Self::compact).
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(dir.path())?;
-    /// let events = db.keyspace("events")?;
-    /// events.insert("2025-12-31 start", "")?;
-    /// events.insert("2026-01-01 start", "")?;
-    /// events.remove_prefix("2025")?;
-    /// events.compact_range("2025".."2026")?;
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn compact_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
-        let store = self.open.accept()?;
-        self.tree.check()?;
-        store.compact_tree(&self.tree, &KeyBounds::new(&bounds))
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use sievedb::{Compression, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options};
+use sievedb::{Compression, Fifo, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options};
 
 use super::{failure, flush, output, sieve, text};
 
@@ -149,6 +149,11 @@ fn options_are_serialised_by_name() {
     let want = json!({"kind": "Zstd", "level": 9, "dictionary_bytes": 4096});
     assert_eq!(json["bottommost_compression"], want);
     assert!(json["prefix_extractor"].is_null(), "{json}");
+    let fifo = Fifo::new(1 << 20).age_max(Duration::from_millis(1500));
+    let json = serde_json::to_value(KeyspaceOptions::new().compaction_style(fifo)).unwrap();
+    let age = json!({"secs": 1, "nanos": 500_000_000});
+    let want = json!({"kind": "Fifo", "bytes_max": 1 << 20, "age_max": age});
+    assert_eq!(json["compaction_style"], want);
 }
 
 #[test]

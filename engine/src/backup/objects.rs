@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    fs::{AppendFile, FileLock, Fs, ReadFile},
+    fs::{AppendFile, FileLock, Fs, ReadFile, existing},
     store::folder::create_levels,
     table::open_files::{FrugalFs, OpenFiles},
 };
@@ -147,10 +147,7 @@ impl ObjectStore for Directory {
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        let mut names = match self.fs.list(&self.file(directory)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            names => names?,
-        };
+        let mut names = existing(self.fs.list(&self.file(directory)))?.unwrap_or_default();
         names.retain(|name| !name.ends_with(UNFINISHED));
         Ok(names)
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     file_name::FileName,
-    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile},
+    fs::{AppendFile, Fs, ReadFile, forward_fs},
     sync::Mutex,
 };
 
@@ -146,24 +146,9 @@ fn is_damage(error: &io::Error) -> bool {
 }
 
 impl Fs for EncryptedFs {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.resolve(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
+    forward_fs! {
+        absolute, resolve, create_dir, list, exists, rename, unlink, link, sync_dir,
+        open_dir, lock, lock_shared, read_system_file, random_u64
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -197,42 +182,6 @@ impl Fs for EncryptedFs {
 
     fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.reader(path, self.inner.open_direct(path)?)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
-        self.inner.open_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock_shared(path)
-    }
-
-    fn read_system_file(&self, path: &Path) -> io::Result<String> {
-        self.inner.read_system_file(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{AppendFile, DirHandle, FileLock, Fs, ReadFile};
+use super::{Fs, ReadFile, forward_fs};
 use crate::sync::RwLock;
 
 /// The place from which files arrive.
@@ -129,32 +129,13 @@ impl ArrivingFs {
 }
 
 impl Fs for ArrivingFs {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.resolve(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
+    forward_fs! {
+        absolute, resolve, create_dir, list, create, open_append, rename, unlink, link,
+        sync_dir, open_dir, lock, lock_shared, read_system_file, random_u64
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         if self.absent(path).is_some() { Ok(true) } else { self.inner.exists(path) }
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.inner.create(path)
-    }
-
-    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.inner.open_append(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -163,42 +144,6 @@ impl Fs for ArrivingFs {
 
     fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.open_as(path, true)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
-        self.inner.open_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock_shared(path)
-    }
-
-    fn read_system_file(&self, path: &Path) -> io::Result<String> {
-        self.inner.read_system_file(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }
 

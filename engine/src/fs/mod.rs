@@ -51,6 +51,7 @@ mod direct;
 )]
 #[path = "../../../tests/doubles/src/fs/mod.rs"]
 mod doubles;
+mod forward;
 mod read_only;
 mod real;
 
@@ -65,6 +66,7 @@ use std::{
 use bytes::Bytes;
 
 pub(crate) use arriving::{ArrivingFiles, ArrivingFs, Origin};
+pub(crate) use forward::forward_fs;
 pub(crate) use read_only::ReadOnlyFs;
 pub use real::RealFs;
 
@@ -297,6 +299,14 @@ fn resolved(path: &Path, real: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Res
         }
     }
     Ok(resolved)
+}
+
+/// Returns `None` if the file or directory of a call is missing.
+pub(crate) fn existing<T>(called: io::Result<T>) -> io::Result<Option<T>> {
+    match called {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        called => called.map(Some),
+    }
 }
 
 fn check_same_dir(from: &Path, to: &Path) -> io::Result<()> {

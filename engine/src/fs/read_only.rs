@@ -2,13 +2,9 @@
 //!
 //! A read-only store has no other access to its files, so no call site can write by mistake.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, path::Path, sync::Arc};
 
-use super::{AppendFile, FileLock, Fs, ReadFile};
+use super::{AppendFile, FileLock, Fs, forward_fs};
 
 /// Forwards reads. Writes fail with `ReadOnlyFilesystem` and do not reach the inner file system.
 #[derive(Debug)]
@@ -27,24 +23,13 @@ fn refused<T>() -> io::Result<T> {
 }
 
 impl Fs for ReadOnlyFs {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.resolve(path)
+    forward_fs! {
+        absolute, resolve, list, exists, open, open_direct, lock_shared, read_system_file,
+        random_u64
     }
 
     fn create_dir(&self, _: &Path) -> io::Result<()> {
         refused()
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
     }
 
     fn create(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -54,14 +39,6 @@ impl Fs for ReadOnlyFs {
     /// The store always opens its manifest for appending; the handle rejects each call.
     fn open_append(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
         Ok(Arc::new(RefusingFile))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.inner.open(path)
-    }
-
-    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.inner.open_direct(path)
     }
 
     fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
@@ -83,18 +60,6 @@ impl Fs for ReadOnlyFs {
     /// A lock would create the file.
     fn lock(&self, _: &Path) -> io::Result<Box<dyn FileLock>> {
         refused()
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock_shared(path)
-    }
-
-    fn read_system_file(&self, path: &Path) -> io::Result<String> {
-        self.inner.read_system_file(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }
 

@@ -1,14 +1,11 @@
 //! Serialization of options, by the names of the methods that set them.
 
-use std::time::Duration;
-
 use serde::{
     Serialize,
     ser::{SerializeStruct as _, Serializer},
 };
 
 use super::{Compression, KeyspaceOptions};
-use crate::CompactionStyle;
 
 impl Serialize for KeyspaceOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -31,8 +28,7 @@ impl Serialize for KeyspaceOptions {
         options.serialize_field("blob_value_bytes", &self.blob_value_bytes)?;
         options.serialize_field("blob_garbage_ratio", &self.blob_garbage_ratio)?;
         options.serialize_field("blob_depth_max", &self.blob_depth_max)?;
-        let style = StyleFields::of(self.compaction_style);
-        options.serialize_field("compaction_style", &style)?;
+        options.serialize_field("compaction_style", &self.compaction_style)?;
         options.end()
     }
 }
@@ -55,39 +51,6 @@ impl Fields {
                 dictionary_bytes: Some(dictionary_bytes),
             },
             plain => Self { kind: format!("{plain:?}"), level: None, dictionary_bytes: None },
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "kind")]
-enum StyleFields {
-    Leveled,
-    SizeTiered {
-        merge_runs_min: u64,
-        runs_max: u64,
-        size_ratio_percent: u64,
-        space_percent_max: u64,
-    },
-    Fifo {
-        bytes_max: u64,
-        age_max: Option<Duration>,
-    },
-}
-
-impl StyleFields {
-    fn of(style: CompactionStyle) -> Self {
-        match style {
-            CompactionStyle::Leveled => Self::Leveled,
-            CompactionStyle::SizeTiered(tiered) => Self::SizeTiered {
-                merge_runs_min: tiered.merge_runs_min,
-                runs_max: tiered.runs_max,
-                size_ratio_percent: tiered.size_ratio_percent,
-                space_percent_max: tiered.space_percent_max,
-            },
-            CompactionStyle::Fifo(fifo) => {
-                Self::Fifo { bytes_max: fifo.bytes_max, age_max: fifo.get_age_max() }
-            }
         }
     }
 }

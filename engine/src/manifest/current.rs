@@ -17,7 +17,13 @@ use sievedb_format::{
     file_header::HEADER_BYTES,
 };
 
-use crate::{Error, Result, error::SYNC, file_name::FileName, fs::Fs, log::Position};
+use crate::{
+    Error, Result,
+    error::SYNC,
+    file_name::FileName,
+    fs::{Fs, existing},
+    log::Position,
+};
 
 const CURRENT_BYTES: usize = HEADER_BYTES + size_of::<u64>() + size_of::<u32>();
 
@@ -87,11 +93,8 @@ impl Current {
 
     /// Reads the file `path` in this format.
     pub(crate) fn read_file(fs: &dyn Fs, path: &Path, kind: FileKind) -> Result<Option<Self>> {
-        let file = match fs.open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("open", path, error)),
-        };
+        let file = existing(fs.open(path)).map_err(|error| Error::io("open", path, error))?;
+        let Some(file) = file else { return Ok(None) };
         let io_error = |error| Error::io("read", path, error);
         let file_bytes = file.len().map_err(io_error)?;
         if file_bytes != CURRENT_BYTES as u64 {
@@ -116,10 +119,7 @@ impl Current {
     /// Errors of the file system; then it vouches for nothing.
     pub(crate) fn write_closed(&self, fs: &dyn Fs, folder: &Path) -> io::Result<()> {
         let path = FileName::Closed.path(folder);
-        match fs.unlink(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        existing(fs.unlink(&path))?;
         fs.create(&path)?.append(&self.encode(FileKind::Closed))
     }
 

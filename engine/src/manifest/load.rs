@@ -11,7 +11,7 @@ use super::{current::Current, edit::VersionEdit, state::ManifestState};
 use crate::{
     Error, Result,
     file_name::FileName,
-    fs::Fs,
+    fs::{Fs, existing},
     log::{Next, Position, Reader, Record, RecordType, Start},
 };
 
@@ -161,11 +161,8 @@ pub(crate) fn load_newest(fs: &dyn Fs, folder: &Path, names: &[String]) -> Resul
 ///
 /// [`Error::Corrupt`], [`Error::Io`].
 pub(crate) fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
-    let names = match fs.list(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        names => names.map_err(|e| Error::io("list", folder, e))?,
-    };
-    for name in &names {
+    let names = existing(fs.list(folder)).map_err(|e| Error::io("list", folder, e))?;
+    for name in &names.unwrap_or_default() {
         let holds_data = match FileName::parse(name) {
             Some(FileName::Table(_)) => true,
             Some(FileName::Log(id)) => log_holds_data(fs, folder.join(name), id)?,

@@ -9,7 +9,7 @@ use crate::{
     Error, Options, Result,
     error::LOCK,
     file_name::{FileName, REPAIR, REPLICA},
-    fs::{FileLock, Fs},
+    fs::{FileLock, Fs, existing},
     manifest::check_no_store,
     options::ReadMode,
 };
@@ -36,10 +36,7 @@ pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock
 /// read: a writer may have the store open then.
 pub(crate) fn lock_to_read(fs: &dyn Fs, folder: &Path) -> Result<Option<Box<dyn FileLock>>> {
     let path = FileName::Lock.path(folder);
-    match fs.lock_shared(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        locked => locked.map(Some).map_err(|error| not_locked(fs, folder, path, error)),
-    }
+    existing(fs.lock_shared(&path)).map_err(|error| not_locked(fs, folder, path, error))
 }
 
 fn not_locked(fs: &dyn Fs, folder: &Path, path: PathBuf, error: io::Error) -> Error {
@@ -79,11 +76,9 @@ pub(crate) fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
 ///
 /// [`Error::DirectoryNotEmpty`], [`Error::NotADirectory`], [`Error::Io`].
 pub(crate) fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
-    let names = match fs.list(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        names => names.map_err(|error| refused("list", folder, folder, error))?,
-    };
-    match names.into_iter().next() {
+    let names = existing(fs.list(folder));
+    let names = names.map_err(|error| refused("list", folder, folder, error))?;
+    match names.unwrap_or_default().into_iter().next() {
         Some(name) => Err(Error::DirectoryNotEmpty { path: folder.to_owned(), name }),
         None => Ok(()),
     }

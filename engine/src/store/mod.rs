@@ -31,8 +31,7 @@
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
 //! | [`verify`], [`verify_blobs`], [`verify_changes`], [`verify_table`] | verify every byte     |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
-//! | [`interval_thread`]                    | work at intervals                             |
-//! | [`sync_thread`]                        | syncs for asynchronous commits                |
+//! | [`store_thread`]                       | a thread for syncs, or for work at intervals  |
 
 mod change_log;
 mod change_options;
@@ -50,7 +49,6 @@ pub(crate) mod ingest_stream;
 pub(crate) mod ingest_tables;
 mod ingest_threads;
 mod install;
-mod interval_thread;
 mod keyspace_set;
 mod keyspaces_lock;
 mod log_state;
@@ -72,8 +70,8 @@ pub(crate) mod scheduler;
 mod skipped;
 mod stats;
 mod stats_file;
+mod store_thread;
 mod stream_slots;
-mod sync_thread;
 mod table_output;
 mod threads;
 pub(crate) mod verify;

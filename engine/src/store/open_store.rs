@@ -28,7 +28,7 @@ use crate::{
     store::read_only,
     store::recovery::{self, Beginning},
     store::scheduler::Scheduler,
-    store::stats_file::StatsWriter,
+    store::store_thread::StoreThread,
     store::stream_slots::StreamSlots,
     store::threads::Threads,
     store::versions::Versions,
@@ -334,10 +334,11 @@ impl Store {
     }
 
     /// Writes the end of the log and the last statistics, and unlinks obsolete files.
-    fn write_end(&self, stats_writer: Option<StatsWriter>) -> Result<()> {
+    fn write_end(&self, stats_writer: Option<StoreThread>) -> Result<()> {
         let closed = self.close().and_then(|()| self.versions.check_writable());
         if let Some(writer) = stats_writer {
-            writer.finish(self);
+            drop(writer);
+            self.write_stats_file();
         }
         self.values.close();
         self.unlink_last();

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, io};
 use super::Store;
 use crate::{
     Error, Reencryption, Result, encryption::EncryptedFs, error::SYNC, file_name::FileName,
-    manifest::ManifestState, table::obsolete::Hold,
+    fs::existing, manifest::ManifestState, table::obsolete::Hold,
 };
 
 impl Store {
@@ -54,13 +54,9 @@ impl Store {
         self.versions.leave_manifest();
         self.renew_manifest()?;
         let closed = FileName::Closed.path(&self.tables.folder);
-        match self.tables.fs.unlink(&closed) {
-            // The next close writes it again.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("remove", closed, error))
-            }
-            _ => Ok(()),
-        }
+        // The next close writes it again.
+        let unlinked = existing(self.tables.fs.unlink(&closed));
+        unlinked.map(drop).map_err(|error| Error::io("remove", closed, error))
     }
 
     /// Rewrites finished tables, filters, blob files and segments. A damaged or unreadable one stays,

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    Store, interval_thread::IntervalThread, scheduler::Scheduler, stats_file::StatsWriter,
-    sync_thread::SyncThread,
-};
+use super::{Store, scheduler::Scheduler, store_thread::StoreThread};
 use crate::{
     Error, Result,
     sync::thread::{self, JoinHandle},
@@ -15,11 +12,12 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     workers: Vec<JoinHandle<()>>,
-    stats_writer: Option<StatsWriter>,
+    /// Writes the file `STATS`. Workers may be busy with a long compaction.
+    stats_writer: Option<StoreThread>,
     /// Refreshes a store that follows another process.
-    refresher: Option<IntervalThread>,
-    /// `None` before the first asynchronous commit, and without workers.
-    syncer: Option<SyncThread>,
+    refresher: Option<StoreThread>,
+    /// Syncs the log for asynchronous commits: `None` before the first one, and without workers.
+    syncer: Option<StoreThread>,
 }
 
 impl Threads {
@@ -36,7 +34,7 @@ impl Threads {
             for number in 0..store.options.worker_threads {
                 self.workers.push(start_worker(store, number)?);
             }
-            self.stats_writer = StatsWriter::start(store)?;
+            self.start_stats_writer(store)?;
         }
         Ok(())
     }
@@ -44,8 +42,17 @@ impl Threads {
     fn start_refresher(&mut self, store: &Arc<Store>) -> Result<()> {
         let Some(interval) = store.options.follow_interval else { return Ok(()) };
         let thread =
-            IntervalThread::start("sievedb-follow", store, interval, Store::refresh_to_end)?;
+            StoreThread::repeating("sievedb-follow", store, interval, Store::refresh_to_end)?;
         self.refresher = Some(thread);
+        Ok(())
+    }
+
+    fn start_stats_writer(&mut self, store: &Arc<Store>) -> Result<()> {
+        let Some(interval) = store.options.stats_file_interval else { return Ok(()) };
+        store.write_stats_file();
+        let thread =
+            StoreThread::repeating("sievedb-stats", store, interval, Store::write_stats_file)?;
+        self.stats_writer = Some(thread);
         Ok(())
     }
 
@@ -56,14 +63,17 @@ impl Threads {
     /// [`Error::Io`] if it cannot be started.
     pub(super) fn start_syncer(&mut self, store: &Arc<Store>) -> Result<()> {
         if store.options.has_workers() && self.syncer.is_none() {
-            self.syncer = Some(SyncThread::start(store)?);
+            let sync = |store: &Store| store.writer.waits().run(store.writer.log(), store);
+            let stopped = Arc::clone(store);
+            let stop = move || stopped.writer.waits().stop();
+            self.syncer = Some(StoreThread::start("sievedb-sync", store, sync, stop)?);
         }
         Ok(())
     }
 
     /// Waits for the end of all threads of a store that shuts down, except the one that writes the
     /// last statistics.
-    pub(super) fn end(self) -> Option<StatsWriter> {
+    pub(super) fn end(self) -> Option<StoreThread> {
         drop((self.refresher, self.syncer));
         for worker in self.workers {
             // A worker that drops the last handle, in a listener, cannot wait for itself. A worker

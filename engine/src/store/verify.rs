@@ -2,14 +2,14 @@
 //!
 //! Reads past the block cache, writes nothing, and does not stop at the first problem.
 
-use std::{borrow::Cow, collections::BTreeSet, io, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, path::Path, sync::Arc};
 
 use sievedb_format::Corruption;
 
 use crate::{
     Error, Options, Result, VerifyReport,
     file_name::FileName,
-    fs::Fs,
+    fs::{Fs, existing},
     log::Position,
     manifest::{ManifestState, load, load::Loaded},
     read::view::KeptView,
@@ -201,10 +201,8 @@ pub(crate) fn verify_folder(
 
 /// Refuses a directory without files of a store.
 pub(crate) fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
-    let names = match fs.list(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(|error| refused("list", folder, folder, error))?,
-    };
+    let names = existing(fs.list(folder));
+    let names = names.map_err(|error| refused("list", folder, folder, error))?;
     let is_of_store = |name: &String| match FileName::parse(name) {
         None
         | Some(FileName::Closed | FileName::Lock | FileName::Stats | FileName::Temporary(_)) => {
@@ -212,7 +210,7 @@ pub(crate) fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
         }
         Some(_) => true,
     };
-    match names.iter().any(is_of_store) {
+    match names.unwrap_or_default().iter().any(is_of_store) {
         true => Ok(()),
         false => Err(Error::NoStore { path: folder.to_owned() }),
     }

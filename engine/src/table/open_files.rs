@@ -20,7 +20,7 @@ use quick_cache::sync::Cache;
 
 use crate::{
     error::is_out_of_files,
-    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile},
+    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile, forward_fs},
     sync::Mutex,
 };
 
@@ -181,24 +181,13 @@ impl FrugalFs {
 }
 
 impl Fs for FrugalFs {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.resolve(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir(path)
+    forward_fs! {
+        absolute, resolve, create_dir, exists, rename, unlink, link, read_system_file,
+        random_u64
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.call(|fs| fs.list(folder))
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -217,18 +206,6 @@ impl Fs for FrugalFs {
         self.call(|fs| fs.open_direct(path))
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match self.folder.get() {
             Some((kept, handle)) if kept == path => handle.sync(),
@@ -242,14 +219,6 @@ impl Fs for FrugalFs {
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.call(|fs| fs.lock_shared(path))
-    }
-
-    fn read_system_file(&self, path: &Path) -> io::Result<String> {
-        self.inner.read_system_file(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }
 

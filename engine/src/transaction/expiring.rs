@@ -3,85 +3,14 @@
 //! The clock of a transaction is fixed at its start. A TTL counts from this time, and a value that
 //! has expired by then is written as a removal.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::Transaction;
-#[cfg(doc)]
-use crate::Error;
-use crate::{
-    Keyspace, Result, TimeToLive,
-    commit::check_entry,
-    time_to_live::{expiry_after, expiry_at},
-};
+use crate::{Keyspace, Result, TimeToLive, commit::check_entry, time_to_live::expiry_at};
 
 /// Values that expire: see [`Keyspace::insert_with_ttl`]. The clock of a transaction is fixed at
 /// its start. The expiry of a value is not a write: it causes no conflict.
 impl Transaction {
-    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`. The TTL is
-    /// rounded up to whole milliseconds, and counts from the start of the transaction. Later reads
-    /// of this transaction see the value, unless `ttl` is zero.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use sievedb::TimeToLive;
-    ///
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(dir.path())?;
-    /// db.transaction(|transaction| {
-    ///     let hour = Duration::from_secs(3600);
-    ///     transaction.insert_with_ttl(&db, "session", "anna", hour)?;
-    ///     assert_eq!(transaction.ttl(&db, "session")?, Some(TimeToLive::Remaining(hour)));
-    ///     Ok(())
-    /// })?;
-    /// assert_eq!(db.get("session")?.as_deref(), Some(&b"anna"[..]));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn insert_with_ttl(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<()> {
-        let expiry_ms = expiry_after(self.clock_ms(), ttl);
-        self.write_value(keyspace.as_ref(), key.as_ref(), Some(expiry_ms), value.as_ref())
-    }
-
-    /// Adds a write of `value` under `key` in `keyspace` that expires at `time`: see
-    /// [`Keyspace::insert_expiring_at`].
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn insert_expiring_at(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        time: SystemTime,
-    ) -> Result<()> {
-        self.write_value(keyspace.as_ref(), key.as_ref(), Some(expiry_at(time)), value.as_ref())
-    }
-
-    /// Adds a write of `value` under `key` in `keyspace` that does not expire: see
-    /// [`Keyspace::insert_without_ttl`].
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn insert_without_ttl(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.write_value(keyspace.as_ref(), key.as_ref(), None, value.as_ref())
-    }
-
     /// Sets the expiry of `key` to `time`. Returns `false` if the key has no value. Reads the value
     /// by [`get_for_update`](Self::get_for_update), and writes it again.
     ///
@@ -96,7 +25,7 @@ impl Transaction {
     ) -> Result<bool> {
         let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
         let Some(value) = self.get_for_update(keyspace, key)? else { return Ok(false) };
-        self.write_value(keyspace, key, Some(expiry_at(time)), &value)?;
+        self.add_value(keyspace, key, Some(expiry_at(time)), &value)?;
         Ok(true)
     }
 
@@ -115,7 +44,7 @@ impl Transaction {
         let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
         let Some(value) = self.get_for_update(keyspace, key)? else { return Ok(false) };
         if self.time_to_live(keyspace, key)? != Some(TimeToLive::Unlimited) {
-            self.write_value(keyspace, key, None, &value)?;
+            self.add_value(keyspace, key, None, &value)?;
         }
         Ok(true)
     }
@@ -152,13 +81,18 @@ impl Transaction {
         self.held.read_point().clock_ms()
     }
 
+    /// Returns the time from which a TTL counts, for any keyspace.
+    pub(super) fn ttl_start_ms(&self, _: &Keyspace) -> Result<u64> {
+        Ok(self.clock_ms())
+    }
+
     /// Returns the expiry of a value that is written without a TTL.
     pub(super) fn default_expiry_ms(&self, keyspace: &Keyspace) -> Option<u64> {
         keyspace.tree().default_expiry_ms(|| self.clock_ms())
     }
 
     /// Adds a write of a value that expires at `expiry_ms` of the store clock; never with `None`.
-    pub(super) fn write_value(
+    pub(super) fn add_value(
         &mut self,
         keyspace: &Keyspace,
         key: &[u8],

@@ -25,7 +25,7 @@ mod reads;
 mod removed_ranges;
 pub(crate) mod run;
 
-use std::{fmt, ops::RangeBounds, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
@@ -42,6 +42,7 @@ use self::{
 };
 use crate::{
     CommitFuture, Durability, Error, Keyspace, Result,
+    batch::keyed_writes,
     commit::{Write, check_entry},
     handle::Handle,
     handle_counts::HandleKind,
@@ -118,81 +119,11 @@ impl Transaction {
         }
     }
 
-    /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
-    /// default keyspace. Later reads of this transaction see the value. A
-    /// [default TTL](crate::KeyspaceOptions::default_ttl) counts from the start of the transaction.
-    ///
-    /// Copies key and value into memory, and writes nothing to disk before the commit.
-    ///
-    /// # Errors
-    ///
-    /// The transaction is unchanged: [`Error::KeyTooLong`], [`Error::ValueTooLong`],
-    /// [`Error::ForeignKeyspace`], [`Error::TransactionTooLarge`], [`Error::ReadOnlyTransaction`].
-    pub fn insert(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
-        self.write_value(keyspace, key, self.default_expiry_ms(keyspace), value.as_ref())
+    fn add_removal(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        self.write(keyspace, key, None)
     }
 
-    /// Adds a removal of `key` from `keyspace`. The key need not exist.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn remove(&mut self, keyspace: impl AsRef<Keyspace>, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(keyspace.as_ref(), key.as_ref(), None)
-    }
-
-    /// Adds a removal of every key of `keyspace` in `range`, at the cost of one write and of the
-    /// transaction's own writes to keys in the range. An empty or inverted range removes nothing.
-    ///
-    /// The commit also removes keys that other writers have added to the range since the
-    /// transaction began. With [`Isolation::Snapshot`] the commit fails instead. See
-    /// [`Keyspace::remove_range`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(dir.path())?;
-    /// db.insert("log/1", "old")?;
-    /// let mut transaction = db.begin();
-    /// transaction.remove_range(&db, "log/".."log0")?;
-    /// transaction.insert(&db, "log/2", "new")?;
-    /// assert_eq!(transaction.get(&db, "log/1")?, None);
-    /// assert_eq!(transaction.iter(&db).count(), 1);
-    /// transaction.commit(None)?;
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert); [`Error::KeyTooLong`] for a bound.
-    pub fn remove_range<K: AsRef<[u8]>>(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        range: impl RangeBounds<K>,
-    ) -> Result<()> {
-        self.write_range(keyspace.as_ref(), &KeyBounds::new(&range))
-    }
-
-    /// Adds a removal of every key of `keyspace` with this prefix. As
-    /// [`remove_range`](Self::remove_range); an empty prefix removes all keys.
-    ///
-    /// # Errors
-    ///
-    /// As [`remove_range`](Self::remove_range).
-    pub fn remove_prefix(
-        &mut self,
-        keyspace: impl AsRef<Keyspace>,
-        prefix: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.write_range(keyspace.as_ref(), &KeyBounds::prefix(prefix.as_ref()))
-    }
-
-    fn write_range(&mut self, keyspace: &Keyspace, bounds: &KeyBounds) -> Result<()> {
+    fn add_range(&mut self, keyspace: &Keyspace, bounds: &KeyBounds) -> Result<()> {
         self.accept_write(keyspace)?;
         bounds.keys().try_for_each(|key| check_entry(key, &[]))?;
         let Some(range) = bounds.as_range_tombstone() else { return Ok(()) };
@@ -226,7 +157,7 @@ impl Transaction {
         let operator = keyspace.tree().operator();
         let Some(folder) = operator.get() else { return keyspace.tree().check_operator() };
         let value = folder.fold(key, base.as_deref(), &[operand.as_ref()])?;
-        self.write_value(keyspace, key, self.default_expiry_ms(keyspace), &value)
+        self.add_value(keyspace, key, self.default_expiry_ms(keyspace), &value)
     }
 
     /// Adds a write of a value, or of a removal.
@@ -432,6 +363,8 @@ impl Transaction {
         self.charge.shrink(bytes);
     }
 }
+
+keyed_writes!(Transaction);
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

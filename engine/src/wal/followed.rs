@@ -5,7 +5,7 @@
 //! end of the previous one. Bytes that are no record, at the end of the newest segment, may be an
 //! unfinished record, and end the log until the next refresh.
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use sievedb_format::{FileHeader, FileKind, SequenceNumber};
 
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Error, Result,
     file_name::FileName,
-    fs::Fs,
+    fs::{Fs, existing},
     log::{Next, Position, Reader, RecordType},
 };
 
@@ -169,10 +169,8 @@ impl FollowedLog {
     /// Returns `None` if the file is missing.
     fn open(&self, id: u64, secret: u64) -> Result<Option<(Reader, Option<Position>)>> {
         let path = FileName::Log(id).path(&self.folder);
-        let file = match self.fs.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|error| Error::io("open", &path, error))?,
-        };
+        let file = existing(self.fs.open(&path)).map_err(|e| Error::io("open", &path, e))?;
+        let Some(file) = file else { return Ok(None) };
         let reader = Reader::new(file, path, id)?;
         let mut reader = reader.with_values(&self.fs, &self.folder);
         reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, id))?;

@@ -14,7 +14,10 @@ use bytes::Bytes;
 use object_store::PutMode;
 
 use super::Remote;
-use crate::{backup::objects::ObjectStore as _, fs::FileLock};
+use crate::{
+    backup::objects::ObjectStore as _,
+    fs::{FileLock, existing},
+};
 
 pub(super) const LOCK: &str = "LOCK";
 
@@ -42,10 +45,7 @@ impl OwnLock {
 impl Remote {
     /// Returns `true` if the lock has this number.
     fn is_locked_by(&self, number: u64) -> io::Result<bool> {
-        match self.get(LOCK) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            found => Ok(*found? == number.to_le_bytes()),
-        }
+        Ok(existing(self.get(LOCK))?.is_some_and(|found| *found == number.to_le_bytes()))
     }
 
     /// Returns an error if another process broke the lock.

@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     file_name::{FileName, staged_end},
-    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile},
+    fs::{AppendFile, FileLock, Fs, ReadFile, existing, forward_fs},
     sync::Mutex,
 };
 
@@ -81,19 +81,16 @@ impl AsideFs {
     ) -> io::Result<()> {
         let end = staged_end(generation);
         for path in [&self.current, &self.aside, &FileName::Closed.path(folder)] {
-            unlink(&*self.inner, path)?;
+            existing(self.inner.unlink(path))?;
         }
         for name in unneeded {
-            unlink(&*self.inner, &folder.join(name))?;
+            existing(self.inner.unlink(&folder.join(name)))?;
         }
         let closed = FileName::Closed.to_string();
         for name in names.iter().copied().chain([&*closed]) {
             let path = folder.join(name);
-            match self.inner.rename(&path.with_added_extension(&end[1..]), &path) {
-                // An earlier call renamed the file; `CLOSED` may be missing.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                renamed => renamed?,
-            }
+            // Missing if an earlier call renamed the file. `CLOSED` may be missing.
+            existing(self.inner.rename(&path.with_added_extension(&end[1..]), &path))?;
         }
         self.inner.sync_dir(folder)?;
         let staged = self.staged(generation).aside;
@@ -148,29 +145,10 @@ impl AsideFs {
     }
 }
 
-/// Removes a file if it exists.
-pub(super) fn unlink(fs: &dyn Fs, path: &Path) -> io::Result<()> {
-    match fs.unlink(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        unlinked => unlinked,
-    }
-}
-
 impl Fs for AsideFs {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.resolve(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
+    forward_fs! {
+        absolute, resolve, create_dir, list, link, sync_dir, open_dir, lock,
+        read_system_file, random_u64
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -201,35 +179,11 @@ impl Fs for AsideFs {
         self.inner.unlink(&self.at(path))
     }
 
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
-        self.inner.open_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let held = self.lock.lock().upgrade().filter(|_| path == self.lock_path);
         match held {
             Some(lock) => Ok(Box::new(SharedLock { _lock: lock })),
             None => self.inner.lock_shared(path),
         }
-    }
-
-    fn read_system_file(&self, path: &Path) -> io::Result<String> {
-        self.inner.read_system_file(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }

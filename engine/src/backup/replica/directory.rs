@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Replica,
-    aside::{AsideFs, unlink},
+    aside::AsideFs,
     fetcher::{Fetcher, promote},
     marker::{Marker, missing_files, own_files},
     refresh::Refresher,
@@ -20,7 +20,7 @@ use crate::{
     encryption::StoredFs,
     error::SYNC,
     file_name::{FileName, REPLICA},
-    fs::{ArrivingFiles, FileLock, Fs, Origin, ReadFile},
+    fs::{ArrivingFiles, FileLock, Fs, Origin, ReadFile, existing},
     store::{checkpoint::target::Target, folder::lock_folder},
     table::open_files::FrugalFs,
 };
@@ -265,7 +265,7 @@ impl<'s> ReplicaDirectory<'s> {
 pub(super) fn commit(files: &StoredFs, folder: &Path, marker: &Marker) -> Result<()> {
     let fs = &**files.stored();
     let temporary = FileName::Temporary(REPLICA).path(folder);
-    unlink(fs, &temporary).map_err(|error| Error::io("remove", &temporary, error))?;
+    existing(fs.unlink(&temporary)).map_err(|error| Error::io("remove", &temporary, error))?;
     write(files, &temporary, &marker.encode())?;
     let renamed = fs.rename(&temporary, &folder.join(REPLICA));
     renamed.map_err(|error| Error::io("rename", &temporary, error))?;

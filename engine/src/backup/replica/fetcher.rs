@@ -16,20 +16,14 @@ use std::{
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{
-    aside::{AsideFs, unlink},
-    left::LeftFiles,
-    marker::Marker,
-    queue::Queue,
-    stats::ReplicaStats,
-};
+use super::{aside::AsideFs, left::LeftFiles, marker::Marker, queue::Queue, stats::ReplicaStats};
 use crate::{
     Error, Result,
     backup::{BackupSet, record::StoredFile, wrong_content},
     clock::{Clock as _, SystemClock},
     error::SYNC,
     file_name::FileName,
-    fs::{ArrivingFiles, FileLock, Fs},
+    fs::{ArrivingFiles, FileLock, Fs, existing},
     store::checkpoint::target::write_parts,
     sync::{Condvar, Mutex},
 };
@@ -179,12 +173,12 @@ impl Fetcher {
     /// Writes a file of the set under a temporary name, and renames it if its content is valid.
     fn fetch(&self, file: &StoredFile) -> Result<()> {
         let temporary = FileName::Temporary(&file.name).path(&self.folder);
-        let unlinked = unlink(&*self.fs, &temporary);
+        let unlinked = existing(self.fs.unlink(&temporary));
         unlinked.map_err(|error| Error::io("remove", &temporary, error))?;
         let written = self.write(file, &temporary);
         if written.is_err() {
             // If this fails, the next fetch removes the file.
-            let _ = unlink(&*self.fs, &temporary);
+            let _ = self.fs.unlink(&temporary);
         }
         written?;
         let path = self.folder.join(&file.name);
