@@ -54,6 +54,9 @@ impl MemoryUse {
     ];
 }
 
+/// Memory that a live table counts for.
+pub(crate) const TABLE_BYTES: u64 = 4 << 10;
+
 /// Number of memtables above which each is small. A search of a small memtable costs little more
 /// than a filter probe, and all filters together would take 1/8 of the limit of memtables.
 const MANY_MEMTABLES: u64 = 64;
@@ -199,6 +202,12 @@ impl MemoryAccount {
 
     pub(crate) fn live_tables(&self) -> u64 {
         self.live_tables.load(Relaxed)
+    }
+
+    /// Returns the number of tables that take 1/8 of the pool, divided by the number of its stores.
+    pub(crate) fn tables_ample(&self) -> u64 {
+        // Of memtables that an idle store keeps, 1/64 of the pool for all stores.
+        self.idle_memtable_bytes().saturating_mul(8) / TABLE_BYTES
     }
 
     pub(crate) fn begin_table(&self) {

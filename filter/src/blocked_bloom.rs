@@ -36,16 +36,29 @@ impl BlockedBloom {
     /// If `bits_per_key` is not in `0 < bits_per_key <= `[`BITS_PER_KEY_MAX`].
     #[must_use]
     pub fn build(hashes: &[u64], bits_per_key: f64) -> Self {
-        assert!(
-            bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
-            "bits_per_key is {bits_per_key}"
-        );
         let keys = count_keys(hashes);
-        // At most 40 bits per hash in memory: far below `usize::MAX`.
-        let lines = blocked_bloom_lines(keys, bits_per_key) as usize;
-        // Uses the real bits per key: rounding up to whole lines adds many to small sets.
-        let received = lines as f64 * f64::from(LINE_BITS) / keys.max(1) as f64;
-        Self::fill(hashes, lines, blocked_bloom_probes(received), keys)
+        let (lines, probes) = shape(keys, bits_per_key);
+        Self::fill(hashes, lines, probes, keys)
+    }
+
+    /// Returns an empty filter with the size and the probes of one over `keys_max` keys.
+    ///
+    /// It is filled by [`insert_hash`](Self::insert_hash), without an array of hashes. More keys
+    /// than `keys_max` raise the false-positive rate.
+    ///
+    /// # Panics
+    ///
+    /// As [`build`](Self::build).
+    #[must_use]
+    pub fn for_keys(keys_max: u64, bits_per_key: f64) -> Self {
+        let (lines, probes) = shape(keys_max, bits_per_key);
+        Self::from_lines(Slice::filled(Line::EMPTY, lines, &FilterArena::heap()), probes, 0)
+    }
+
+    /// Adds the hash of another key.
+    pub fn insert_hash(&mut self, hash: u64) {
+        self.path.insert_all(&mut self.lines, self.probes, &[hash]);
+        self.key_count += 1;
     }
 
     /// Builds a filter with `lines` lines and `probes` bits per key, for experiments.
@@ -143,6 +156,19 @@ impl fmt::Debug for BlockedBloom {
     }
 }
 
+/// Returns the number of lines and of probes of a filter over `keys` keys.
+fn shape(keys: u64, bits_per_key: f64) -> (usize, u8) {
+    assert!(
+        bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
+        "bits_per_key is {bits_per_key}"
+    );
+    // At most 40 bits per hash in memory: far below `usize::MAX`.
+    let lines = blocked_bloom_lines(keys, bits_per_key) as usize;
+    // Uses the real bits per key: rounding up to whole lines adds many to small sets.
+    let received = lines as f64 * f64::from(LINE_BITS) / keys.max(1) as f64;
+    (lines, blocked_bloom_probes(received))
+}
+
 /// Counts the hashes that differ from their predecessors.
 fn count_keys(hashes: &[u64]) -> u64 {
     let changes = hashes.windows(2).filter(|pair| pair[0] != pair[1]).count();
@@ -179,6 +205,31 @@ mod tests {
             assert_eq!(filter.key_count(), keys, "{name}");
             assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)), "{name}");
         }
+    }
+
+    #[cfg_attr(miri, ignore = "long loops")]
+    #[test]
+    fn a_filter_filled_key_by_key_equals_a_built_one() {
+        let hashes: Vec<u64> =
+            (0..5_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        for (keys, bits_per_key) in [(0, 10.0), (1, 10.0), (5_000, 0.5), (5_000, 10.0)] {
+            let built = BlockedBloom::build(&hashes[..keys], bits_per_key);
+            let mut filled = BlockedBloom::for_keys(keys as u64, bits_per_key);
+            hashes[..keys].iter().for_each(|&hash| filled.insert_hash(hash));
+            assert_eq!(filled.lines(), built.lines(), "{keys} keys, {bits_per_key} bits");
+            assert_eq!(filled.key_count(), built.key_count());
+            assert_eq!(filled.probes(), built.probes());
+        }
+    }
+
+    #[cfg_attr(miri, ignore = "long loops")]
+    #[test]
+    fn more_keys_than_expected_are_found_too() {
+        let hashes = (0..5_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut filter = BlockedBloom::for_keys(1_000, 10.0);
+        hashes.clone().for_each(|hash| filter.insert_hash(hash));
+        assert!(hashes.clone().all(|hash| filter.may_contain_hash(hash)));
+        assert!(filter.expected_fpr() > BlockedBloom::for_keys(5_000, 10.0).expected_fpr());
     }
 
     #[test]

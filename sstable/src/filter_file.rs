@@ -11,7 +11,7 @@
 
 use std::{io, sync::Arc};
 
-use sievedb_filter::{Expected, FilterArena, PageVec, RangeFilter, TableFilter, filter_block};
+use sievedb_filter::{Expected, FilterArena, RangeFilter, TableFilter, filter_block};
 use sievedb_format::{Annotation, FileHeader, FileKind, file_header::HEADER_BYTES};
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 /// Writes `filter`, of the table `identity`, as the file `file_id`, and returns its location. For a
 /// prefix filter, `identity.hash_seed` is the seed of the prefix hashes.
 ///
-/// Allocates as much memory as the filter takes. Does not sync the sink.
+/// Allocates up to as much memory as the filter takes. Does not sync the sink.
 ///
 /// # Errors
 ///
@@ -35,7 +35,9 @@ pub fn write_filter_file(
     file_id: u64,
     filter: &TableFilter,
 ) -> io::Result<FilterHandle> {
-    write_block(sink, identity, file_id, |expected| filter_block::encode(filter, expected))
+    write_block(sink, identity, file_id, |expected, put| {
+        filter_block::encode_to(filter, expected, put)
+    })
 }
 
 /// Writes a range filter. Otherwise as [`write_filter_file`].
@@ -49,21 +51,27 @@ pub fn write_range_filter_file(
     file_id: u64,
     filter: &RangeFilter,
 ) -> io::Result<FilterHandle> {
-    write_block(sink, identity, file_id, |expected| filter_block::encode_range(filter, expected))
+    write_block(sink, identity, file_id, |expected, put| {
+        put(&filter_block::encode_range(filter, expected))
+    })
 }
 
 fn write_block(
     sink: &mut impl TableSink,
     identity: &TableIdentity,
     file_id: u64,
-    encode: impl FnOnce(Expected) -> PageVec<u8>,
+    encode: impl FnOnce(Expected, &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<FilterHandle> {
     let TableIdentity { store_id, hash_seed, salt, .. } = *identity;
     sink.append(&FileHeader::new(FileKind::Filter, store_id, file_id).encode())?;
-    let block = encode(Expected { hash_seed, salt });
-    sink.append(&block)?;
-    let checksum = stored_checksum(&block).expect("a filter block ends with its trailer");
-    Ok(FilterHandle { offset: HEADER_BYTES as u64, bytes: block.len() as u64, checksum })
+    let (mut bytes, mut checksum) = (0, None);
+    encode(Expected { hash_seed, salt }, &mut |piece| {
+        bytes += piece.len() as u64;
+        checksum = stored_checksum(piece);
+        sink.append(piece)
+    })?;
+    let checksum = checksum.expect("a filter block ends with its trailer");
+    Ok(FilterHandle { offset: HEADER_BYTES as u64, bytes, checksum })
 }
 
 impl FilterState {

@@ -1,7 +1,7 @@
-//! Key hashes that the filters of a new table are built from.
+//! Keys of the filters of a new table.
 
 use sievedb_filter::{
-    PageVec, RangeFilter, TableFilter, key_hash,
+    BlockedBloom, PageVec, RangeFilter, TableFilter, key_hash,
     page_vec::SystemPages,
     range_filter::{POINTS_MAX, PointCollector},
 };
@@ -10,17 +10,24 @@ use crate::{metadata::TableIdentity, options::TableOptions, prefix_extractor::Pr
 
 /// The keys for a table's filters, collected while the table is written or read again.
 ///
-/// Takes 8 bytes of memory per entry for each filter that the options select. An entry is a user
-/// key for point and range filters, and a distinct prefix for prefix filters.
+/// Takes 8 bytes of memory per entry for each filter that the options select, except a point filter
+/// with [`filter_keys_max`](TableOptions::filter_keys_max). An entry is a user key for point and
+/// range filters, and a distinct prefix for prefix filters.
 #[derive(Debug)]
 pub struct FilterKeys {
     options: TableOptions,
     hash_seed: u64,
     salt: u64,
-    /// Hashes of the user keys.
-    points: Option<PageVec<u64>>,
+    points: Option<Points>,
     prefixes: Option<Prefixes>,
     ranges: Option<PointCollector>,
+}
+
+/// The user keys.
+#[derive(Debug)]
+enum Points {
+    Hashes(PageVec<u64>),
+    Filter(BlockedBloom),
 }
 
 /// A filter over prefixes.
@@ -59,7 +66,7 @@ impl FilterKeys {
             options: options.clone(),
             hash_seed,
             salt,
-            points: (options.filter_bits_per_key > 0.0).then(|| PageVec::new_in(SystemPages)),
+            points: (options.filter_bits_per_key > 0.0).then(|| Points::new(options)),
             prefixes: prefixes.filter(|_| options.prefix_filter_bits_per_key > 0.0),
             ranges: (options.range_filter_bits_per_key > 0.0).then(PointCollector::new),
         }
@@ -67,8 +74,8 @@ impl FilterKeys {
 
     /// Adds a user key. Keys must be in ascending order.
     pub fn add(&mut self, user_key: &[u8]) {
-        if let Some(hashes) = &mut self.points {
-            push(hashes, key_hash(user_key, self.hash_seed));
+        if let Some(points) = &mut self.points {
+            points.add(key_hash(user_key, self.hash_seed));
         }
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.add(user_key);
@@ -81,10 +88,13 @@ impl FilterKeys {
     /// Estimates the length of the filters, in bits.
     pub(crate) fn filter_bits(&self) -> f64 {
         let options = &self.options;
-        let points = self.points.as_ref().map_or(0, PageVec::len) as f64;
+        let points = self.points.as_ref().map_or(0.0, |points| match points {
+            Points::Hashes(hashes) => hashes.len() as f64 * options.filter_bits_per_key,
+            Points::Filter(filter) => 8.0 * filter.memory_bytes() as f64,
+        });
         let prefixes = self.prefixes.as_ref().map_or(0, |prefixes| prefixes.hashes.len()) as f64;
         let ranges = self.ranges.as_ref().map_or(0, PointCollector::len) as f64;
-        points * options.filter_bits_per_key
+        points
             + prefixes * options.prefix_filter_bits_per_key
             + ranges * options.range_filter_bits_per_key
     }
@@ -95,9 +105,14 @@ impl FilterKeys {
     /// Also returns `None` soon after `is_cancelled` returns `true`. From then on `is_cancelled`
     /// must always return `true`.
     pub fn build_points(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<TableFilter> {
-        let hashes = self.points.take().filter(|hashes| !hashes.is_empty())?;
         let TableOptions { filter_kind, filter_bits_per_key: bits, .. } = self.options;
-        TableFilter::build_unless(filter_kind, &hashes, bits, is_cancelled)
+        match self.points.take()? {
+            Points::Hashes(hashes) if hashes.is_empty() => None,
+            Points::Hashes(hashes) => {
+                TableFilter::build_unless(filter_kind, &hashes, bits, is_cancelled)
+            }
+            Points::Filter(filter) => (filter.key_count() > 0).then(|| filter.into()),
+        }
     }
 
     /// Builds the prefix filter and frees its hashes. Returns `None` if the options select no
@@ -123,6 +138,22 @@ impl FilterKeys {
         // Differs per table, and is as secret as the seed of the store.
         let seed = key_hash(&self.salt.to_le_bytes(), self.hash_seed);
         Some(RangeFilter::build(points, self.options.range_filter_bits_per_key, seed))
+    }
+}
+
+impl Points {
+    fn new(options: &TableOptions) -> Self {
+        match options.filter_keys_max {
+            Some(keys) => Self::Filter(BlockedBloom::for_keys(keys, options.filter_bits_per_key)),
+            None => Self::Hashes(PageVec::new_in(SystemPages)),
+        }
+    }
+
+    fn add(&mut self, hash: u64) {
+        match self {
+            Self::Hashes(hashes) => push(hashes, hash),
+            Self::Filter(filter) => filter.insert_hash(hash),
+        }
     }
 }
 

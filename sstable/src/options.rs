@@ -120,6 +120,7 @@ pub struct TableOptions {
     pub(crate) compression: Compression,
     pub(crate) filter_kind: FilterKind,
     pub(crate) filter_bits_per_key: f64,
+    pub(crate) filter_keys_max: Option<u64>,
     pub(crate) prefix_extractor: Option<PrefixExtractor>,
     pub(crate) prefix_filter_bits_per_key: f64,
     pub(crate) range_filter_bits_per_key: f64,
@@ -134,6 +135,7 @@ impl Default for TableOptions {
             compression: Compression::default(),
             filter_kind: FilterKind::BlockedBloom,
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            filter_keys_max: None,
             prefix_extractor: None,
             prefix_filter_bits_per_key: 0.0,
             range_filter_bits_per_key: 0.0,
@@ -182,6 +184,16 @@ impl TableOptions {
     /// 0 for no filter, or from 0.001 to 40; default [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
         self.filter_bits_per_key = bits;
+        self
+    }
+
+    /// Makes the point filter a blocked Bloom filter for up to this many keys, filled key by key.
+    ///
+    /// It takes `filter_bits_per_key` bits of memory for each of these keys from the first entry
+    /// on, instead of 8 bytes for each key so far. Fewer keys waste a part of it, and more raise
+    /// its false-positive rate. Default: no limit, a filter of `filter_kind`.
+    pub fn filter_keys_max(mut self, keys: u64) -> Self {
+        self.filter_keys_max = Some(keys);
         self
     }
 

@@ -352,22 +352,30 @@ impl<S: TableSink> TableWriter<S> {
         self.properties.range_filter = Some(FilterProperties { kind, expected_fpr });
         let TableIdentity { hash_seed, salt, .. } = self.identity;
         let block = filter_block::encode_range(&filter, Expected { hash_seed, salt });
-        self.write_filter_block(&block).map(Some)
+        self.write_filter_block(|put| put(&block)).map(Some)
     }
 
     fn write_filter(&mut self, filter: &TableFilter, hash_seed: u64) -> io::Result<FilterHandle> {
-        let block = filter_block::encode(filter, Expected { hash_seed, salt: self.identity.salt });
-        self.write_filter_block(&block)
+        let expected = Expected { hash_seed, salt: self.identity.salt };
+        self.write_filter_block(|put| filter_block::encode_to(filter, expected, put))
     }
 
-    fn write_filter_block(&mut self, block: &[u8]) -> io::Result<FilterHandle> {
-        self.out.align(FILTER_ALIGNMENT)?;
-        let (offset, bytes) = (self.out.offset(), block.len() as u64);
+    /// Writes the pieces of a block that `encode` passes to the given function.
+    fn write_filter_block(
+        &mut self,
+        encode: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<FilterHandle> {
+        let out = &mut self.out;
+        out.align(FILTER_ALIGNMENT)?;
+        let offset = out.offset();
         debug_assert!(offset.is_multiple_of(FILTER_ALIGNMENT));
-        self.out.append(block)?;
-        debug_assert_eq!(self.out.offset(), offset + bytes);
-        let checksum = stored_checksum(block).expect("a filter block ends with its trailer");
-        Ok(FilterHandle { offset, bytes, checksum })
+        let mut checksum = None;
+        encode(&mut |piece| {
+            checksum = stored_checksum(piece);
+            out.append(piece)
+        })?;
+        let checksum = checksum.expect("a filter block ends with its trailer");
+        Ok(FilterHandle { offset, bytes: out.offset() - offset, checksum })
     }
 
     fn write_raw(&mut self, kind: BlockKind, content: &[u8]) -> io::Result<FooterBlock> {

@@ -50,11 +50,10 @@ impl Borders {
 
     fn new(below: &[&TableMeta], table_bytes: u64) -> Self {
         let ends: Vec<_> = below.iter().map(|table| Arc::clone(&table.bounds.largest)).collect();
-        let part = |per_cent: u64| (table_bytes / 100).saturating_mul(per_cent).max(1);
-        let largest_bytes = if ends.is_empty() { table_bytes } else { part(LARGEST_PER_CENT) };
+        let largest_bytes = if ends.is_empty() { table_bytes } else { largest_bytes(table_bytes) };
         Self {
             ends: ends.into_iter().peekable(),
-            border_bytes: part(BORDER_PER_CENT),
+            border_bytes: part(table_bytes, BORDER_PER_CENT),
             largest_bytes,
         }
     }
@@ -68,4 +67,13 @@ impl Borders {
         }
         bytes >= self.largest_bytes || is_border && bytes >= self.border_bytes
     }
+}
+
+/// Returns the size at which a table always ends, in bytes, with the target `table_bytes`.
+pub(crate) fn largest_bytes(table_bytes: u64) -> u64 {
+    part(table_bytes, LARGEST_PER_CENT)
+}
+
+fn part(table_bytes: u64, per_cent: u64) -> u64 {
+    (table_bytes / 100).saturating_mul(per_cent).max(1)
 }

@@ -77,6 +77,11 @@ impl Compaction {
         !self.is_trivial_move && !self.is_unlink
     }
 
+    /// Returns `true` if the compaction merges tables of more than two levels.
+    pub(crate) fn has_many_levels(&self) -> bool {
+        self.writes_tables() && self.inputs.len() > 2
+    }
+
     /// Returns a compaction of level 0 with an input of this length.
     #[cfg(test)]
     pub(crate) fn of_bytes(input_bytes: u64) -> Self {

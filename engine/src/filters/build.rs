@@ -15,12 +15,14 @@ use crate::{
     Error, FilterRole, Result,
     error::SYNC,
     file_name::FileName,
+    filter_policy::FilterChoice,
+    keyspace_options::KeyspaceOptions,
     read::tree::Tree,
     table::{
         FilterPlace, LiveTable, NewPlace, PrefixFilterPlace,
         cache_room::ShareTaken,
         read_buffers::{ReadBuffers, RunBuffers},
-        room::{ENTRIES_CHARGED, ENTRY_BYTES},
+        room::{ENTRIES_CHARGED, ENTRY_BYTES, filter_bytes},
         scan_filters::StoredWhole,
         store::TableStore,
         unfinished::{FileSink, Unfinished},
@@ -55,7 +57,9 @@ impl StoredFilterFile {
 }
 
 /// Builds the filter of all keys of a table for `role`, with memory from a worker's share. Returns
-/// `None` if the filter is no longer needed. `options` name no other filter.
+/// `None` if the filter is no longer needed.
+///
+/// If the share is too small for the hashes, the point filter is a blocked Bloom filter.
 ///
 /// # Errors
 ///
@@ -65,13 +69,19 @@ pub(super) fn build(
     tree: &Tree,
     live: &LiveTable,
     role: FilterRole,
-    options: &TableOptions,
+    choice: FilterChoice,
 ) -> Result<Option<(BuiltFilter, ShareTaken)>> {
     let (store, properties) = (host.tables(), live.table.properties());
-    let mut taken = take_share(store, properties.user_keys)?;
+    let keys = properties.user_keys;
+    let large_bytes = (role == FilterRole::Point).then(|| filter_bytes(choice, keys));
+    let (mut taken, is_large) = take_share(store, keys, large_bytes)?;
+    let mut options = one_filter(&tree.options(), role, choice);
+    if is_large {
+        options = options.filter_keys_max(keys);
+    }
     let left = taken.share().bytes_max().saturating_sub(taken.bytes());
     let buffers = ReadBuffers::take(taken.share(), &[RunBuffers::of_tables([live])], left / 2);
-    let mut keys = FilterKeys::new(options, &store.identity(&live.meta));
+    let mut keys = FilterKeys::new(&options, &store.identity(&live.meta));
     let mut cursor = Table::cursor(Arc::clone(&live.table), buffers.cursor_options());
     let (mut last, mut entries) = (None::<Vec<u8>>, 0_u64);
     cursor.seek_to_first().map_err(|error| live.error(error))?;
@@ -117,14 +127,40 @@ pub(super) fn build(
     }))
 }
 
-/// Takes the memory of a build over `keys` keys, which must fit into a worker's share.
-fn take_share(store: &TableStore, keys: u64) -> Result<ShareTaken> {
+/// Takes the memory of a build over `keys` keys, which must fit into a worker's share. Returns
+/// `true` if it suffices only for a filter of `large_bytes` bytes that is filled key by key.
+fn take_share(
+    store: &TableStore,
+    keys: u64,
+    large_bytes: Option<u64>,
+) -> Result<(ShareTaken, bool)> {
     let share = store.worker_share();
     let (bytes, bytes_max) = (keys.saturating_mul(ENTRY_BYTES as u64), share.bytes_max());
-    if bytes > bytes_max {
-        return Err(Error::FilterTooLarge { bytes, bytes_max });
+    match large_bytes.filter(|&large| large <= bytes_max / 2) {
+        _ if bytes <= bytes_max => Ok((share.take(bytes), false)),
+        Some(large_bytes) => Ok((share.take(large_bytes), true)),
+        None => Err(Error::FilterTooLarge { bytes, bytes_max }),
     }
-    Ok(share.take(bytes))
+}
+
+/// Returns the most keys whose hashes fit into a worker's share.
+pub(super) fn hashed_keys_max(store: &TableStore) -> u64 {
+    store.worker_share().bytes_max() / ENTRY_BYTES as u64
+}
+
+/// Returns the options of a table with only this filter.
+fn one_filter(options: &KeyspaceOptions, role: FilterRole, choice: FilterChoice) -> TableOptions {
+    let none = TableOptions::default().filter_kind(choice.kind).filter_bits_per_key(0.0);
+    match role {
+        FilterRole::Point => none.filter_bits_per_key(choice.bits_per_key),
+        FilterRole::Prefix => match options.prefix_extractor.present() {
+            Some(extractor) => {
+                none.prefix_filter(extractor.clone(), options.filter_policy.bits_per_key)
+            }
+            None => none,
+        },
+        FilterRole::Range => none.range_filter_bits_per_key(options.range_filter_bits_per_key),
+    }
 }
 
 /// Writes the filter of `live` into a file of its own. With `sync`, its data are durable on return;

@@ -27,6 +27,8 @@ pub(super) struct FilterSettings {
     pub(super) extractor: NamedExtractor,
     /// Tables have range filters.
     pub(super) ranges: bool,
+    /// Most keys whose hashes fit into a worker's share. Filters of more keep their size and kind.
+    pub(super) hashed_keys_max: u64,
 }
 
 /// A table and its filters.
@@ -53,8 +55,9 @@ pub(crate) struct DueFilter {
 }
 
 impl FilterSettings {
-    pub(super) fn of(options: &KeyspaceOptions) -> Self {
+    pub(super) fn of(options: &KeyspaceOptions, hashed_keys_max: u64) -> Self {
         Self {
+            hashed_keys_max,
             policy: options.filter_policy,
             extractor: options.prefix_extractor.clone(),
             ranges: options.range_filter_bits_per_key > 0.0,
@@ -121,7 +124,7 @@ pub(super) fn due_filters(settings: &FilterSettings, tables: &[TableFacts<'_>]) 
     };
     let mut due: Vec<_> = without(FilterRole::Point).collect();
     if !settings.has_none() {
-        due.extend(off_plan(&settings.policy, tables));
+        due.extend(off_plan(settings, tables));
     }
     due.extend(without(FilterRole::Prefix).chain(without(FilterRole::Range)));
     due
@@ -129,27 +132,31 @@ pub(super) fn due_filters(settings: &FilterSettings, tables: &[TableFacts<'_>]) 
 
 /// Returns the point filters far off the plan.
 fn off_plan<'a>(
-    policy: &FilterPolicy,
+    settings: &FilterSettings,
     tables: &'a [TableFacts<'a>],
 ) -> impl Iterator<Item = DueFilter> {
-    let mut shape = StoreShape::of_tables(*policy, tables.iter().map(|facts| &*facts.meta));
+    let hashed_keys_max = settings.hashed_keys_max;
+    let mut shape = StoreShape::of_tables(settings.policy, tables.iter().map(|facts| &*facts.meta));
     let stored: BTreeMap<_, _> =
         tables.iter().filter_map(|facts| Some((facts.meta.id, facts.stored?))).collect();
+    // A filter has a user key once, and a table may have many entries of it.
+    let keys: BTreeMap<_, _> =
+        tables.iter().map(|facts| (facts.meta.id, facts.user_keys)).collect();
     for run in shape.keyspaces.iter_mut().flat_map(|keyspace| &mut keyspace.runs) {
         for table in &mut run.tables {
+            table.keys = keys[&table.id];
             table.stored = stored.get(&table.id).copied();
             table.resident = table.stored.map_or(Residence::Nothing, |_| Residence::Whole);
         }
     }
-    let keys: BTreeMap<_, _> =
-        tables.iter().map(|facts| (facts.meta.id, facts.meta.entries)).collect();
     let rebuilds = plan::rebuilds(&shape, &plan::plan(&shape));
     rebuilds.into_iter().filter_map(move |Rebuild { table_id, choice, .. }| {
         // Unusable filters are due anyway.
         let stored = stored.get(&table_id)?;
         let reason = FilterRebuildReason::OffPlan;
         let due = DueFilter { table_id, role: FilterRole::Point, reason, planned: Some(choice) };
-        is_worth_it(stored, choice, keys[&table_id]).then_some(due)
+        let keys = keys[&table_id];
+        (keys <= hashed_keys_max && is_worth_it(stored, choice, keys)).then_some(due)
     })
 }
 
@@ -261,6 +268,36 @@ mod tests {
         assert_eq!(due_filters(&settings, &[facts]), []);
     }
 
+    /// Each key was overwritten once, so the filter has half of the planned bits per entry.
+    #[test]
+    fn the_plan_of_a_filter_counts_user_keys() {
+        let whole_bytes = KEYS / 2 * 10 / 8;
+        let stored = StoredFilter { kind: FilterKind::BlockedBloom, columns: 0.0, whole_bytes };
+        let meta = Cow::Owned(meta(true));
+        let facts =
+            TableFacts { meta, user_keys: KEYS / 2, unusable: Vec::new(), stored: Some(stored) };
+        let settings =
+            settings(FilterPolicy::new(FilterPolicyKind::Bloom), NamedExtractor::None, false);
+        let due = due_filters(&settings, &[facts]);
+        assert_eq!(due, []);
+    }
+
+    /// It was filled entry by entry, for lack of memory.
+    #[test]
+    fn a_filter_with_too_many_keys_for_another_build_stays() {
+        let whole_bytes = KEYS * 10 / 8;
+        let stored = StoredFilter { kind: FilterKind::BlockedBloom, columns: 0.0, whole_bytes };
+        for (hashed_keys_max, want) in [(KEYS, 1), (KEYS - 1, 0)] {
+            let meta = Cow::Owned(meta(true));
+            let stored = Some(stored);
+            let facts = TableFacts { meta, user_keys: KEYS, unusable: Vec::new(), stored };
+            let policy = FilterPolicy::new(FilterPolicyKind::Ribbon);
+            let settings =
+                FilterSettings { hashed_keys_max, ..settings(policy, NamedExtractor::None, false) };
+            assert_eq!(due_filters(&settings, &[facts]).len(), want, "{hashed_keys_max} keys");
+        }
+    }
+
     /// Prefix filters by the name of the extractor that found the prefixes.
     #[test]
     fn prefix_and_range_filters_follow_the_options() {
@@ -341,6 +378,6 @@ mod tests {
     }
 
     fn settings(policy: FilterPolicy, extractor: NamedExtractor, ranges: bool) -> FilterSettings {
-        FilterSettings { policy, extractor, ranges }
+        FilterSettings { policy, extractor, ranges, hashed_keys_max: KEYS }
     }
 }

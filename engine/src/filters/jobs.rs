@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
+    ops::Bound,
     sync::{Arc, Weak},
 };
 
@@ -34,6 +35,8 @@ pub(super) struct FilterJobs {
     trees: BTreeMap<u64, TreeJobs>,
     /// Keyspaces that may have work: those that have changed since their last check without work.
     due: BTreeSet<u64>,
+    /// The keyspace of the last claim. They take turns.
+    last_id: u64,
     /// Number of requests to check all keyspaces.
     checks: u64,
     /// Value of `checks` when all keyspaces were last made due.
@@ -100,7 +103,7 @@ impl Filters {
             }
             FilterJob::Check(tree, seen) => {
                 debug_assert!(self.jobs.lock().is_rebuilding, "claimed");
-                self.check(tree, seen.clone());
+                self.check(host, tree, seen.clone());
                 Ok(())
             }
             FilterJob::Rebuild(tree, due) => {
@@ -150,11 +153,11 @@ impl FilterJobs {
         if self.is_rebuilding {
             return None;
         }
-        while let Some(&id) = self.due.first() {
+        while let Some(id) = self.next_id() {
             let tree = tree_of(id);
             let is_dropped = tree.is_none();
             if let Some(job) = tree.and_then(|tree| self.next_of(tree)) {
-                self.is_rebuilding = true;
+                (self.is_rebuilding, self.last_id) = (true, id);
                 return Some(job);
             }
             self.due.remove(&id);
@@ -163,6 +166,12 @@ impl FilterJobs {
             }
         }
         None
+    }
+
+    /// Returns the next keyspace that may have work.
+    fn next_id(&self) -> Option<u64> {
+        let after = (Bound::Excluded(self.last_id), Bound::Unbounded);
+        self.due.range(after).next().or_else(|| self.due.first()).copied()
     }
 
     /// Returns the next check or rebuild of `tree`.

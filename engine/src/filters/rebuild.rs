@@ -6,11 +6,9 @@
 
 use std::{borrow::Cow, io, path::PathBuf};
 
-use sievedb_sstable::TableOptions;
-
 use super::{
     FilterHost, Filters,
-    build::{self, BuiltFilter, StoredFilterFile},
+    build::{self, BuiltFilter, StoredFilterFile, hashed_keys_max},
     due::{DueFilter, FilterSettings, TableFacts, due_filters},
     jobs::Seen,
     plan::{StoreShape, ideal_of},
@@ -20,8 +18,6 @@ use crate::{
     Error, FilterRole, Result,
     error::SYNC,
     file_name::FileName,
-    filter_policy::FilterChoice,
-    keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{FilterReplaced, ManifestState, VersionEdit},
     planted::PlantedBug,
@@ -32,8 +28,8 @@ use crate::{
 
 impl Filters {
     /// Finds the filters of `tree` that should be rebuilt.
-    pub(super) fn check(&self, tree: &Tree, seen: Seen) {
-        let settings = FilterSettings::of(&tree.options());
+    pub(super) fn check(&self, host: &impl FilterHost, tree: &Tree, seen: Seen) {
+        let settings = FilterSettings::of(&tree.options(), hashed_keys_max(host.tables()));
         let version = tree.kept_view().version;
         let metas = version.metas();
         let facts = version.tables().zip(&metas).map(|((_, _, live), meta)| TableFacts {
@@ -67,7 +63,7 @@ impl Filters {
             return Ok(false);
         };
         let (role, options) = (due.role, tree.kept_options());
-        let settings = FilterSettings::of(&options);
+        let settings = FilterSettings::of(&options, hashed_keys_max(host.tables()));
         let old = live.filter_place(role);
         let new = if settings.is_built(role) && live.table.properties().user_keys > 0 {
             let ideal = || {
@@ -76,8 +72,10 @@ impl Filters {
                 ideal_of(&shape, due.table_id)
             };
             let Some(choice) = due.planned.or_else(ideal) else { return Ok(false) };
-            let options = one_filter(&options, role, choice);
-            let Some((filter, taken)) = build::build(host, tree, live, role, &options)? else {
+            if role == FilterRole::Point && choice.bits_per_key == 0.0 {
+                return Ok(false);
+            }
+            let Some((filter, taken)) = build::build(host, tree, live, role, choice)? else {
                 return Ok(false);
             };
             host.renew_manifest()?;
@@ -220,19 +218,4 @@ fn write(
 
 fn path(store: &TableStore, place: FilterPlace) -> PathBuf {
     FileName::Filter(place.file_id).path(&store.folder)
-}
-
-/// Returns the options of a table with only this filter.
-fn one_filter(options: &KeyspaceOptions, role: FilterRole, choice: FilterChoice) -> TableOptions {
-    let none = TableOptions::default().filter_kind(choice.kind).filter_bits_per_key(0.0);
-    match role {
-        FilterRole::Point => none.filter_bits_per_key(choice.bits_per_key),
-        FilterRole::Prefix => match options.prefix_extractor.present() {
-            Some(extractor) => {
-                none.prefix_filter(extractor.clone(), options.filter_policy.bits_per_key)
-            }
-            None => none,
-        },
-        FilterRole::Range => none.range_filter_bits_per_key(options.range_filter_bits_per_key),
-    }
 }

@@ -18,7 +18,7 @@ use crate::{
     compaction::{
         blob_depth::must_rewrite,
         blob_garbage::files_to_rewrite,
-        borders::Borders,
+        borders::{Borders, largest_bytes},
         choice::{Compaction, Reason},
         crowded::Price,
         deeper_levels::DeeperLevels,
@@ -419,10 +419,13 @@ impl Store {
         }
         let written = gone().map(|table| table.written_ms.unwrap_or(clock_ms));
         let written_ms = written.max();
+        let entry_bytes = compaction.input_bytes / entries.max(1);
         let misplaces_blobs = self.options.has_bug(PlantedBug::MisplaceBlobs);
         let new = NewTables {
             options: &options,
             filter,
+            entries_max: entries,
+            table_entries_max: largest_bytes(options.table_bytes) / entry_bytes.max(1),
             place,
             origin,
             rewritten_blobs,

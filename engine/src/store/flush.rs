@@ -74,6 +74,8 @@ pub(crate) fn write_memtables(
     let new = NewTables {
         options,
         filter,
+        entries_max: entries,
+        table_entries_max: entries,
         place,
         origin,
         rewritten_blobs,

@@ -333,7 +333,7 @@ struct OpenTable {
 impl OpenTable {
     fn new(tables: &TableStore, plan: &IngestPlan, share: Arc<WorkerShare>) -> Result<Self> {
         let blobs = BlobOutput::new(tables, &plan.options, &share, plan.misplaces_blobs);
-        let table = tables.create(&plan.options, plan.filter, &share, 0)?;
+        let table = tables.create(&plan.options, plan.filter, &share, 0, None)?;
         Ok(Self { table, blobs, share })
     }
 }

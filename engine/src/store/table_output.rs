@@ -29,6 +29,7 @@ use crate::{
     table::blobs::Blob,
     table::builder::TableBuilder,
     table::cache_room::WorkerShare,
+    table::room::NewEntries,
     table::store::TableStore,
 };
 
@@ -37,6 +38,10 @@ use crate::{
 pub(crate) struct NewTables<'a> {
     pub(crate) options: &'a KeyspaceOptions,
     pub(crate) filter: FilterChoice,
+    /// Upper bound of the entries of all tables.
+    pub(crate) entries_max: u64,
+    /// Estimated entries of the largest table.
+    pub(crate) table_entries_max: u64,
     pub(crate) place: TablePlace,
     /// Origin of the last table.
     pub(crate) origin: TableOrigin,
@@ -225,7 +230,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     mut borders: Borders,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<Option<OpenTable>> {
-    let NewTables { options, filter, place, .. } = *new;
+    let NewTables { options, filter, place, mut entries_max, .. } = *new;
     let mut blobs = BlobOutput::new(tables, options, share, new.misplaces_blobs);
     let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
@@ -242,6 +247,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
         let may_split = range.is_some() || kept.may_split();
         if may_split && current.as_ref().is_some_and(|it| !it.is_empty() && is_full(it)) {
             let mut full = current.take().expect("a full table was just seen");
+            entries_max = entries_max.saturating_sub(full.entries());
             let next = next.to_vec();
             ranges.end_table(&mut full, Some(&next))?;
             let full = OpenTable::new(full, &mut blobs, tables)?;
@@ -249,7 +255,11 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
         }
         let table = match &mut current {
             Some(table) => table,
-            None => current.insert(tables.create(options, filter, share, reading_bytes)?),
+            None => {
+                let of_table = entries_max.min(new.table_entries_max);
+                let entries = Some(NewEntries { of_table, of_all: new.entries_max });
+                current.insert(tables.create(options, filter, share, reading_bytes, entries)?)
+            }
         };
         if ranges.add_up_to(table, kept.key().map(|key| key.user_key))? {
             continue;

@@ -71,7 +71,9 @@ impl TableBuilder {
     pub(crate) fn has_its_share(&self) -> bool {
         let next = if self.is_charge_due() { ENTRIES_CHARGED * self.room.entry_bytes } else { 0 };
         let growing = self.entry_charge() + self.writer.growing_memory_bytes() as u64;
+        let is_filter_full = |keys_max| self.writer.entries() >= keys_max;
         growing + next > self.room.growing_bytes_max
+            || self.room.filter_keys_max.is_some_and(is_filter_full)
     }
 
     /// Returns `true` if the next entry exceeds the charged ones.
@@ -132,7 +134,12 @@ impl TableBuilder {
 
     /// Returns `true` if nothing was added.
     pub(crate) fn is_empty(&self) -> bool {
-        self.writer.entries() == 0
+        self.entries() == 0
+    }
+
+    /// Returns the number of entries so far, with range tombstones.
+    pub(crate) fn entries(&self) -> u64 {
+        self.writer.entries()
     }
 
     /// Returns the estimated length of the file so far, in bytes.

@@ -30,7 +30,7 @@ use crate::{
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
     table::open_files::OpenFiles,
-    table::room::{TableRoom, within_share},
+    table::room::{NewEntries, TableRoom, within_share},
     table::unfinished::{FileSink, Unfinished},
     table::unlink_pace::UnlinkPace,
     table::{LiveTable, TableMeta, table_error},
@@ -151,7 +151,8 @@ impl TableStore {
     }
 
     /// Creates a table with the options of its keyspace, and this filter, in a share of which
-    /// `reading_bytes` are used for reading: see [`TableRoom`].
+    /// `reading_bytes` are used for reading: see [`TableRoom`]. `entries` is `None` if their number
+    /// is not known.
     ///
     /// # Errors
     ///
@@ -162,9 +163,18 @@ impl TableStore {
         filter: FilterChoice,
         share: &Arc<WorkerShare>,
         reading_bytes: u64,
+        entries: Option<NewEntries>,
     ) -> Result<TableBuilder> {
-        let options = &within_share(options, share.bytes_max());
-        let room = TableRoom::new(options, share.bytes_max(), reading_bytes + share.free_bytes());
+        let (share_bytes, reserved) = (share.bytes_max(), reading_bytes + share.free_bytes());
+        let options = &within_share(options, share_bytes);
+        let mut room = TableRoom::new(options, filter, share_bytes, reserved);
+        if let Some(NewEntries { of_table, of_all }) = entries {
+            // The inputs are live until all tables are written.
+            let tables = self.memory.live_tables() + of_all / room.hashed_entries_max().max(1);
+            if tables >= self.memory.tables_ample() {
+                room = room.with_large_filter(filter, of_table);
+            }
+        }
         let taken = share.take(room.first_bytes);
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
@@ -175,10 +185,13 @@ impl TableStore {
             .map_err(|error| Error::io("draw a random number for", &path, error))?;
         let identity =
             TableIdentity { store_id: self.store_id, file_id: id, salt, hash_seed: self.hash_seed };
-        let options = options
+        let mut options = options
             .table_options(filter)
             .write_buffer_bytes(room.write_buffer_bytes)
             .index_partition_bytes(room.index_partition_bytes);
+        if let Some(keys) = room.filter_keys_max {
+            options = options.filter_keys_max(keys);
+        }
         let writer = TableWriter::new(FileSink(Arc::clone(&file)), identity, options);
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
         let unfinished = Unfinished::new(path, &self.obsolete_files);

@@ -47,13 +47,19 @@ pub use kind::FilterKind;
 pub use loading::PIECE_BYTES;
 pub use trailer::{TRAILER_BYTES_MAX, Trailer};
 
+use core::convert::Infallible;
+
 use crate::arena::FilterArena;
 use crate::decode_error::DecodeError;
+use crate::line::LINE_BYTES;
 use crate::page_vec::{PageVec, SystemPages};
 use crate::range_filter::RangeFilter;
 use crate::ribbon::COLUMNS_MAX;
 use crate::table_filter::TableFilter;
 use parameters::Parameters;
+
+/// Lines of a blocked Bloom filter that are encoded at a time: 16 KiB.
+const PIECE_LINES: usize = 256;
 
 /// Returns the only version of a kind that this release writes and reads.
 fn version_of(kind: u8) -> u8 {
@@ -72,11 +78,41 @@ pub struct Expected {
 /// Encodes `filter` for the table of `expected`.
 #[must_use]
 pub fn encode(filter: &TableFilter, expected: Expected) -> PageVec<u8> {
-    let (mut bytes, parameters) = match filter {
+    let mut bytes = PageVec::with_capacity_in(filter.memory_bytes(), SystemPages);
+    let put = |piece: &[u8]| {
+        bytes.extend_from_slice(piece);
+        Ok::<_, Infallible>(())
+    };
+    let Ok(()) = encode_to(filter, expected, put);
+    bytes
+}
+
+/// Passes the bytes of [`encode`] to `put` in pieces; the last one is the trailer. A blocked Bloom
+/// filter has no copy in memory, others have one.
+///
+/// # Errors
+///
+/// Those of `put`.
+pub fn encode_to<E>(
+    filter: &TableFilter,
+    expected: Expected,
+    mut put: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let (payload, parameters) = match filter {
         TableFilter::BlockedBloom(filter) => {
-            let mut bytes = PageVec::with_capacity_in(filter.memory_bytes(), SystemPages);
-            bytes.extend(filter.lines().iter().flat_map(|line| line.to_bytes()));
-            (bytes, Parameters::BlockedBloom { probes: filter.probes() })
+            let mut crc32 = crc32fast::Hasher::new();
+            let mut piece = Vec::with_capacity(PIECE_LINES * LINE_BYTES);
+            for lines in filter.lines().chunks(PIECE_LINES) {
+                piece.clear();
+                piece.extend(lines.iter().flat_map(|line| line.to_bytes()));
+                crc32.update(&piece);
+                put(&piece)?;
+            }
+            let parameters = Parameters::BlockedBloom { probes: filter.probes() };
+            let payload_bytes = filter.memory_bytes() as u64;
+            let crc32s = vec![crc32.finalize()];
+            let trailer = Trailer::new(filter.key_count(), parameters, payload_bytes, crc32s);
+            return put(&trailer.to_bytes(expected));
         }
         TableFilter::Ribbon(filter) => (filter.to_payload(), Parameters::Ribbon(filter.header())),
         TableFilter::BinaryFuse8(filter) => {
@@ -86,9 +122,8 @@ pub fn encode(filter: &TableFilter, expected: Expected) -> PageVec<u8> {
             (filter.to_payload(), Parameters::BinaryFuse(filter.header()))
         }
     };
-    let trailer = Trailer::of(filter.key_count(), parameters, &bytes);
-    bytes.extend_from_slice(&trailer.to_bytes(expected));
-    bytes
+    put(&payload)?;
+    put(&Trailer::of(filter.key_count(), parameters, &payload).to_bytes(expected))
 }
 
 /// Encodes a range filter for the table of `expected`.

@@ -199,9 +199,18 @@ impl Trailer {
     }
 
     /// Creates the trailer of a whole payload.
+    /// The trailer of a payload whose groups have these checksums.
+    pub(super) fn new(
+        key_count: u64,
+        parameters: Parameters,
+        payload_bytes: u64,
+        group_crc32s: Vec<u32>,
+    ) -> Self {
+        Self { key_count, parameters, payload_bytes, group_crc32s }
+    }
+
     pub(super) fn of(key_count: u64, parameters: Parameters, payload: &[u8]) -> Self {
-        let payload_bytes = payload.len() as u64;
-        let mut trailer = Self { key_count, parameters, payload_bytes, group_crc32s: Vec::new() };
+        let mut trailer = Self::new(key_count, parameters, payload.len() as u64, Vec::new());
         let crc32 =
             |group: Range<u64>| crc32fast::hash(&payload[group.start as usize..group.end as usize]);
         trailer.group_crc32s = trailer.groups(COLUMNS).into_iter().map(crc32).collect();

@@ -8,6 +8,7 @@ mod allocations;
 mod block_pages;
 mod cached_blocks;
 mod damage;
+mod filled_filter;
 mod golden;
 mod lookup;
 mod model;

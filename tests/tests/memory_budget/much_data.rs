@@ -98,3 +98,34 @@ fn smallest_budget_serves_much_data() {
         hold(budget_mib * MIB, 3_470_000, entries_of_table_min, resident_of_table_max);
     }
 }
+
+/// Tables of the smallest budget have 12,000 entries while they are few. From 256 tables on they
+/// grow, so that memory does not grow with the data.
+#[test]
+fn many_entries_make_larger_tables() {
+    const ENTRIES: u64 = 4_000_000;
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let before = forget_peak();
+    let db = Options::new().memory_budget(8 * MIB as u64).open(dir.path()).unwrap();
+    let keyspace = db.keyspace("data").unwrap();
+    let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let sampled = most_bytes_while(&db, || {
+        let mut batch = db.batch();
+        for number in 1..=ENTRIES {
+            batch.insert(&keyspace, key(number), b"value").unwrap();
+            if number % 100 == 0 {
+                batch.commit(Durability::Memory).unwrap();
+            }
+        }
+        keyspace.compact().unwrap();
+    });
+    let tables = db.stats().keyspaces[0].tables;
+    let peak = peak_bytes().max(sampled) - before;
+    println!("{tables} tables, {peak} bytes");
+    assert!(tables <= 100, "{tables} tables");
+    assert!(peak <= 8 * MIB + FIXED_BYTES, "{peak} bytes at the most");
+    for number in (1..=ENTRIES).step_by(10_007) {
+        assert_eq!(keyspace.get(key(number)).unwrap().unwrap(), b"value"[..], "entry {number}");
+    }
+}

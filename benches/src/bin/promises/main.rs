@@ -8,6 +8,7 @@
 //! To add a measurement: write a module with `pub(crate) fn measure(scale: &Scale) -> Measured` and
 //! add a line to the topic's `MEASUREMENTS`.
 
+mod allocation;
 mod crawler;
 mod faults;
 mod figure;

@@ -1,6 +1,8 @@
-//! Input size of a measurement, and units of memory.
+//! Input size of a measurement, and its memory.
 
 use std::path::PathBuf;
+
+use sievedb::Db;
 
 /// Bytes of a mebibyte.
 pub(crate) const MIB: u64 = 1 << 20;
@@ -11,6 +13,20 @@ pub(crate) const RESIDENT_ALLOWANCE_MIB: f64 = 8.0;
 /// `bytes` in MiB.
 pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
+}
+
+/// Returns the memory of `db` by the accounting of its budget, in bytes.
+pub(crate) fn budgeted_bytes(db: &Db) -> u64 {
+    let memory = db.stats().memory;
+    let parts = [
+        memory.memtable_bytes,
+        memory.filter_bytes,
+        memory.index_bytes,
+        memory.bookkeeping_bytes,
+        memory.writing_bytes,
+        memory.block_cache_bytes,
+    ];
+    parts.iter().sum()
 }
 
 /// Input size and working directory of a measurement.

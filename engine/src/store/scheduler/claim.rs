@@ -294,6 +294,7 @@ impl Store {
             // It stays due.
             Chosen::Compaction(compaction)
                 if self.keeps_workers(state, &tree, &compaction)
+                    || is_second_of_many_levels(state.running(), &compaction)
                     || self.has_no_space(state, &tree, &compaction) =>
             {
                 None
@@ -328,7 +329,11 @@ impl Store {
                     let newer = self.choose_newer(tree, &running, request.id_limit);
                     return Some(newer.map_or(nothing, Chosen::Compaction));
                 }
-                chosen @ Chosen::Compaction(_) => return Some(chosen),
+                Chosen::Compaction(next) => {
+                    let waits = is_second_of_many_levels(state.running(), &next);
+                    let newer = waits.then(|| self.choose_newer(tree, &running, request.id_limit));
+                    return Some(Chosen::Compaction(newer.flatten().unwrap_or(next)));
+                }
             }
             self.scheduler.progress.notify_all();
         }
@@ -336,9 +341,8 @@ impl Store {
 
     /// Returns whether `next` of `tree` waits, so that a worker remains for short compactions.
     pub(super) fn keeps_workers(&self, state: &State, tree: &Tree, next: &Compaction) -> bool {
-        let running = state.running.iter().map(|(_, running)| running);
         let workers = self.options.worker_threads.saturating_sub(state.lent);
-        !leaves_a_worker(running, next, workers) && !self.is_urgent(tree, next)
+        !leaves_a_worker(state.running(), next, workers) && !self.is_urgent(tree, next)
     }
 
     /// Returns whether `compaction` of `tree` makes runs of level 0 fewer, which delay writes.
@@ -423,6 +427,15 @@ fn leaves_a_worker<'a>(
     !is_long(next) || running == 0 || running + 1 < workers
 }
 
+/// Returns whether `next` waits for a running compaction because both merge more than two levels.
+/// Such merges are long, read most runs at a time, and need space for all of their inputs.
+fn is_second_of_many_levels<'a>(
+    mut running: impl Iterator<Item = &'a Compaction>,
+    next: &Compaction,
+) -> bool {
+    next.has_many_levels() && running.any(Compaction::has_many_levels)
+}
+
 /// Returns whether `compaction` makes runs of level 0 fewer, which delay writes, or a caller waits
 /// for it.
 fn is_of_level0(compaction: &Compaction) -> bool {
@@ -447,6 +460,7 @@ fn is_long(compaction: &Compaction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::choice::LevelInputs;
 
     #[test]
     fn long_compactions_leave_a_worker() {
@@ -466,6 +480,28 @@ mod tests {
         for (number, (running, next, workers, want)) in cases.into_iter().enumerate() {
             let leaves = leaves_a_worker(running.iter().copied(), next, workers);
             assert_eq!(leaves, want, "case {number}");
+        }
+    }
+
+    #[test]
+    fn one_compaction_at_a_time_merges_many_levels() {
+        let of_levels = |levels: &[u8]| {
+            let inputs = levels.iter().map(|&level| LevelInputs { level, tables: vec![1] });
+            Compaction { inputs: inputs.collect(), ..Compaction::of_bytes(1) }
+        };
+        let (two, many) = (of_levels(&[0, 6]), of_levels(&[0, 5, 6]));
+        let unlinked = Compaction { is_unlink: true, ..many.clone() };
+        let cases: [(&[&Compaction], &Compaction, bool); 6] = [
+            (&[], &many, false),
+            (&[&two], &many, false),
+            (&[&many], &two, false),
+            (&[&two, &many], &many, true),
+            (&[&many], &unlinked, false),
+            (&[&unlinked], &many, false),
+        ];
+        for (number, (running, next, want)) in cases.into_iter().enumerate() {
+            let waits = is_second_of_many_levels(running.iter().copied(), next);
+            assert_eq!(waits, want, "case {number}");
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Merges small tables while the tables of a store take too much of its memory.
 //!
-//! Each live table counts as [`TABLE_BYTES`]. From 1/8 of the memory budget on, divided by the
-//! number of stores that share a pool, the store is crowded. Then merges reduce the number of
-//! tables, the one with the smallest [price](crate::compaction::crowded::Price) of all keyspaces
-//! first. From 3/8 on, writes are delayed while there is such a merge, by up to [`DELAY_MAX`] at
-//! 3/4.
+//! From [`tables_ample`](MemoryAccount::tables_ample) tables on the store is crowded. Then merges
+//! reduce the number of tables, the one with the smallest
+//! [price](crate::compaction::crowded::Price) of all keyspaces first. From three times as many on,
+//! writes are delayed while there is such a merge, by up to [`DELAY_MAX`] at six times as many.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,14 +25,9 @@ use crate::{
     sync::atomic::Ordering::Relaxed,
 };
 
-/// Memory that a live table counts for.
-pub(in crate::store) const TABLE_BYTES: u64 = 4 << 10;
-
-/// The store is crowded if its tables take more than the pool divided by this number.
-const SHARE: u64 = 8;
-/// Shares from which on writes are delayed.
+/// Multiple of the ample tables from which on writes are delayed.
 const SHARES_SLOW: f64 = 3.0;
-/// Shares with the longest delay.
+/// Multiple with the longest delay.
 const SHARES_MAX: f64 = 6.0;
 /// Longest delay of a write.
 pub(in crate::store) const DELAY_MAX: Duration = Duration::from_millis(2);
@@ -82,17 +76,9 @@ impl ByPrice {
     }
 }
 
-impl MemoryAccount {
-    /// Returns how many tables take their share of the memory.
-    fn tables_ample(&self) -> u64 {
-        // Of memtables that an idle store keeps, 1/64 of the pool for all stores.
-        self.idle_memtable_bytes().saturating_mul(64 / SHARE) / TABLE_BYTES
-    }
-
-    /// Returns how many bytes may be rewritten to have fewer tables, for each byte of newer runs.
-    fn rewrite_max(&self) -> u64 {
-        rewrite_max(self.live_tables(), self.tables_ample())
-    }
+/// Returns how many bytes may be rewritten to have fewer tables, for each byte of newer runs.
+fn rewrite_max_of(memory: &MemoryAccount) -> u64 {
+    rewrite_max(memory.live_tables(), memory.tables_ample())
 }
 
 /// Returns the delay of a write while merges make the tables fewer. Pure.
@@ -128,7 +114,7 @@ impl Store {
     }
 
     fn cheapest_merge(&self, state: &mut State) -> Option<(Arc<Tree>, Compaction)> {
-        let rewrite_max = self.tables.memory.rewrite_max();
+        let rewrite_max = rewrite_max_of(&self.tables.memory);
         if rewrite_max == 0 || !self.options.background_rewrites || state.pauses > 0 {
             return None;
         }

@@ -156,6 +156,11 @@ impl State {
         if job.is_flush() { self.flush_retries } else { self.retries }
     }
 
+    /// Returns the compactions in flight.
+    fn running(&self) -> impl Iterator<Item = &Compaction> {
+        self.running.iter().map(|(_, running)| running)
+    }
+
     /// Returns the compactions of `tree` in flight.
     fn running_in(&self, tree: &Tree) -> Vec<Compaction> {
         let of_tree = self.running.iter().filter(|(id, _)| *id == tree.id);

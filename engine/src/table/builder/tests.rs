@@ -10,7 +10,7 @@ use crate::{
     fs::{Fs, MemoryFs},
     keyspace_options::KeyspaceOptions,
     memory::MemoryUse,
-    table::cache_room::WorkerShare,
+    table::{cache_room::WorkerShare, room::NewEntries},
 };
 
 const MIB: u64 = 1 << 20;
@@ -26,7 +26,7 @@ fn each_long_value_is_charged_its_copies() {
     let long = vec![7; 8 * MIB as usize];
     for (name, entries_before) in [("the first", 0), ("another", 5), ("the 1024th", 1024)] {
         let share = tables.worker_share();
-        let created = tables.create(&KeyspaceOptions::new(), filter, &share, 0);
+        let created = tables.create(&KeyspaceOptions::new(), filter, &share, 0, None);
         let mut table = created.expect("a new file");
         let mut add = |number: u64, value: &[u8]| {
             let key = number.to_be_bytes();
@@ -52,18 +52,24 @@ fn a_table_ends_within_its_share() {
     let tables = &db.store().tables;
     let filter = FilterChoice { kind: FilterKind::Ribbon, bits_per_key: 10.0 };
     let new = KeyspaceOptions::new;
+    let with_ranges = || new().range_filter_bits_per_key(16.0);
     let cases = [
-        ("short entries", 8, 2, new(), 5_000..12_000),
-        ("entries of 116 bytes", 16, 100, new(), 5_000..12_000),
-        ("long values", 16, 3_000, new(), 5_000..12_000),
-        ("longer keys", 100, 20, new(), 5_000..12_000),
-        ("long blocks", 16, 100, new().block_bytes(64 << 10), 3_000..9_000),
-        ("a range filter", 16, 100, new().range_filter_bits_per_key(16.0), 4_000..8_000),
+        ("short entries", 8, 2, new(), 5_000..12_000, false),
+        ("entries of 116 bytes", 16, 100, new(), 5_000..12_000, false),
+        ("long values", 16, 3_000, new(), 5_000..12_000, false),
+        ("longer keys", 100, 20, new(), 5_000..12_000, false),
+        ("long blocks", 16, 100, new().block_bytes(64 << 10), 3_000..9_000, false),
+        ("a range filter", 16, 100, with_ranges(), 4_000..8_000, false),
+        ("short entries in a crowd", 8, 2, new(), 170_000..200_000, true),
+        ("longer keys in a crowd", 100, 20, new(), 100_000..200_000, true),
+        ("a range filter in a crowd", 16, 100, with_ranges(), 4_000..8_000, true),
     ];
-    for (name, key_bytes, value_bytes, keyspace, entries) in cases {
+    for (name, key_bytes, value_bytes, keyspace, entries, is_crowded) in cases {
         let share = WorkerShare::new(Arc::clone(&tables.cache_room), MIB / 2, false);
         let reading = share.take(100 << 10);
-        let created = tables.create(&keyspace, filter, &share, share.bytes());
+        let of_all = if is_crowded { u64::MAX } else { 0 };
+        let all = Some(NewEntries { of_table: u64::MAX, of_all });
+        let created = tables.create(&keyspace, filter, &share, share.bytes(), all);
         let mut table = created.expect("a new file");
         let (mut number, mut key, mut most) = (0_u64, vec![b'.'; key_bytes], 0);
         while number == 0 || !table.has_its_share() {

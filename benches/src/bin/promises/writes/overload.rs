@@ -14,9 +14,10 @@ use sievedb_benches::{key, value};
 use sievedb_workload::{clock::now, random::Random};
 
 use crate::{
+    allocation::{begin_counting, peak_bytes},
     figure::{Figure, Measured},
     process::{peak_resident_bytes, reset_peak_resident},
-    scale::{MIB, RESIDENT_ALLOWANCE_MIB, Scale, mib},
+    scale::{MIB, Scale, budgeted_bytes, mib},
 };
 
 /// Budgets, in MiB.
@@ -29,6 +30,9 @@ const WRITERS: u64 = 2;
 
 /// Time between two lookups.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(1);
+
+/// Samples of the progress for each one of the memory, which takes longer.
+const SAMPLES_PER_MEMORY: u64 = 8;
 
 /// Measures inserts of random keys by two threads without a pause, and lookups of present keys
 /// beside them, over those in the idle store afterwards.
@@ -51,10 +55,13 @@ fn at_budget(
     let options = Options::new().memory_budget(budget_mib * MIB).keyspace(keyspace);
     reset_peak_resident()?;
     let before_mib = mib(peak_resident_bytes()?);
+    begin_counting();
     let db = options.open(folder)?;
     let written = AtomicU64::new(0);
-    let Load { writes, lookups, still } = under_load(&db, &written, time)?;
+    let Load { writes, lookups, still, budgeted_bytes } = under_load(&db, &written, time)?;
+    let heap_mib = mib(peak_bytes());
     let growth_mib = mib(peak_resident_bytes()?) - before_mib;
+    let tables: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
     db.wait_for_background()?;
     let idle = lookups_for(&db, &written, time.min(Duration::from_secs(10)))?;
     let ms = |ns: u64| ns as f64 / 1e6;
@@ -68,8 +75,13 @@ fn at_budget(
         Figure::new(name("insert, longest"), "ms", ms(writes.max())).at_most(100.0),
         Figure::new(name("longest time without an insert"), "ms", still.as_secs_f64() * 1e3)
             .at_most(1000.0),
-        Figure::new(name("growth of the resident memory"), "MiB", growth_mib)
-            .at_most(budget_mib as f64 + RESIDENT_ALLOWANCE_MIB),
+        Figure::new(name("largest memory by the budget"), "MiB", mib(budgeted_bytes))
+            .at_most(budget_mib as f64),
+        Figure::new(name("largest heap by the allocator"), "MiB", heap_mib)
+            .at_most(budget_mib as f64),
+        // With code, stacks, and what the allocator does not return.
+        Figure::new(name("growth of the resident memory"), "MiB", growth_mib),
+        Figure::new(name("tables"), "", tables as f64),
         Figure::new(
             name("lookup, p99 over that of the idle store"),
             "x",
@@ -90,6 +102,8 @@ struct Load {
     lookups: Histogram<u64>,
     /// The longest time in which no insert ended.
     still: Duration,
+    /// The largest sample.
+    budgeted_bytes: u64,
 }
 
 fn under_load(db: &Db, written: &AtomicU64, time: Duration) -> Result<Load, Box<dyn Error>> {
@@ -111,30 +125,35 @@ fn under_load(db: &Db, written: &AtomicU64, time: Duration) -> Result<Load, Box<
             }
         };
         let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(write(writer))).collect();
-        let watch = scope.spawn(|| longest_still(written, &is_over));
+        let watch = scope.spawn(|| watch(db, written, &is_over));
         let lookups = lookups_for(db, written, time);
         is_over.store(true, Relaxed);
         let mut writes = histogram();
         for writer in writers {
             writes.add(writer.join().expect("a failing write returns its error")?)?;
         }
-        let still = watch.join().expect("nothing fails");
-        Ok(Load { writes, lookups: lookups?, still })
+        let (still, budgeted_bytes) = watch.join().expect("nothing fails");
+        Ok(Load { writes, lookups: lookups?, still, budgeted_bytes })
     })
 }
 
-/// Returns the longest time in which `written` does not change.
-fn longest_still(written: &AtomicU64, is_over: &AtomicBool) -> Duration {
+/// Returns the longest time in which `written` does not change, and the largest memory.
+fn watch(db: &Db, written: &AtomicU64, is_over: &AtomicBool) -> (Duration, u64) {
     let (mut last, mut since, mut longest) = (written.load(Relaxed), now(), Duration::ZERO);
+    let (mut samples, mut bytes_max) = (0_u64, 0);
     while !is_over.load(Relaxed) {
         thread::sleep(LOOKUP_PAUSE);
+        samples += 1;
+        if samples.is_multiple_of(SAMPLES_PER_MEMORY) {
+            bytes_max = bytes_max.max(budgeted_bytes(db));
+        }
         let seen = written.load(Relaxed);
         if seen != last {
             (last, since) = (seen, now());
         }
         longest = longest.max(since.elapsed());
     }
-    longest
+    (longest, bytes_max)
 }
 
 /// Returns the times of paced lookups of keys that were written, in nanoseconds.

@@ -15,7 +15,7 @@ use sievedb_workload::{clock::now, random::Random};
 use crate::{
     figure::{Figure, Measured},
     process::{peak_resident_bytes, reset_peak_resident},
-    scale::{MIB, RESIDENT_ALLOWANCE_MIB, Scale, mib},
+    scale::{MIB, RESIDENT_ALLOWANCE_MIB, Scale, budgeted_bytes, mib},
 };
 
 /// Bytes of a tiny value, at most.
@@ -61,16 +61,7 @@ struct Samples {
 
 impl Samples {
     fn take(&mut self, db: &Db) {
-        let memory = db.stats().memory;
-        let parts = [
-            memory.memtable_bytes,
-            memory.filter_bytes,
-            memory.index_bytes,
-            memory.bookkeeping_bytes,
-            memory.writing_bytes,
-            memory.block_cache_bytes,
-        ];
-        self.bytes = self.bytes.max(parts.iter().sum());
+        self.bytes = self.bytes.max(budgeted_bytes(db));
     }
 
     /// Samples until `is_over`. `written` counts writes.
