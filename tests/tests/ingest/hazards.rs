@@ -186,8 +186,11 @@ fn a_long_entry_of_an_open_ingestion_stops_no_flush() {
     assert_eq!(is_done.recv_timeout(Duration::from_secs(60)).ok(), Some(9), "a deadlock");
 }
 
+/// A key and its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
 /// Repairs a copy of the store without its manifest. Returns the report and the entries.
-fn without_manifest(disk: &MemoryFs) -> (RepairReport, Vec<(Vec<u8>, Vec<u8>)>) {
+fn without_manifest(disk: &MemoryFs) -> (RepairReport, Vec<Pair>) {
     let lost = Arc::new(disk.copy());
     for name in lost.list(Path::new("data/db")).unwrap() {
         if name.starts_with("MANIFEST") || name == "CURRENT" || name == "CLOSED" {
