@@ -145,7 +145,8 @@ impl SizeTiered {
 /// * A lookup probes the filter of each flush, and a scan merges all flushes. Larger
 ///   [memtables](crate::KeyspaceOptions::memtable_bytes) cause fewer flushes.
 /// * After a change to this style, older tables are deleted one by one, from the deepest level up.
-///   By age, a table waits for the younger ones below it: a merge keeps the time of its newest input.
+///   By age, a table waits for the younger ones below it: a merge keeps the time of its newest
+///   input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[must_use = "options do nothing until a keyspace is opened with them"]

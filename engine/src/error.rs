@@ -89,8 +89,8 @@ pub enum Error {
     /// Files of the [replica](crate::Replica) in the directory `path` have not been fetched. Open
     /// it by [`open_replica`](crate::BackupSet::open_replica). Nothing was changed.
     IncompleteReplica { path: PathBuf },
-    /// The [repair](crate::Options::repair) that wrote the store in the directory `path` did not end.
-    /// Remove the directory and repeat the repair. Nothing was changed.
+    /// The [repair](crate::Options::repair) that wrote the store in the directory `path` did not
+    /// end. Remove the directory and repeat the repair. Nothing was changed.
     IncompleteRepair { path: PathBuf },
     /// The store in the directory `path` cannot be refreshed: it is not a
     /// [replica](crate::Replica), or was opened for writing. Nothing was changed.
@@ -352,9 +352,15 @@ impl Error {
     }
 }
 
-/// Returns `true` if there was no file descriptor or memory, or the call was interrupted.
+/// Returns `true` if there was no file descriptor or memory, the call was interrupted, or the key
+/// provider had no key.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
+    #[cfg(feature = "encryption")]
+    if let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        use crate::encryption::EncryptionError;
+        return matches!(cause, EncryptionError::NoKey { .. });
+    }
     is_out_of_files(error) || matches!(error.kind(), OutOfMemory | Interrupted | WouldBlock)
 }
 

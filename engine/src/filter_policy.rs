@@ -25,7 +25,7 @@ pub struct FilterPolicy {
 /// Kind of filters, and division of bits among the tables.
 ///
 /// A store with too many tables for a small memory budget writes larger ones, all with blocked
-/// Bloom filters.
+/// Bloom filters. Keyspaces with prefix or range filters keep smaller tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -19,8 +19,8 @@ impl Db {
     /// ([`Snapshot::sequence`](crate::Snapshot::sequence)).
     ///
     /// A position belongs to one history. A store that was restored, repaired or promoted from a
-    /// checkpoint writes other batches under the same numbers, which the call cannot detect: rebuild
-    /// each copy from a snapshot.
+    /// checkpoint writes other batches under the same numbers, which the call cannot detect:
+    /// rebuild each copy from a snapshot.
     ///
     /// # Errors
     ///

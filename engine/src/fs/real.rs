@@ -25,6 +25,9 @@ use super::{
     AppendFile, DirHandle, FileLock, Fs, ReadFile, check_same_dir, direct::DirectFile, resolved,
 };
 
+/// Most attempts to lock a file that others unlink at the same time.
+const LOCK_TRIES_MAX: usize = 100;
+
 /// The file system of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFs;
@@ -116,10 +119,11 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let mut tries = 1..=LOCK_TRIES_MAX;
         let (file, tried) = loop {
             let file = OpenOptions::new().append(true).create(true).open(path)?;
             let tried = file.try_lock();
-            if tried.is_err() || is_at(&file, path)? {
+            if tried.is_err() || is_at(&file, path)? || tries.next().is_none() {
                 break (file, tried);
             }
         };
@@ -131,10 +135,11 @@ impl Fs for RealFs {
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let mut tries = 1..=LOCK_TRIES_MAX;
         loop {
             let file = File::open(path)?;
             let tried = file.try_lock_shared();
-            if tried.is_err() || is_at(&file, path)? {
+            if tried.is_err() || is_at(&file, path)? || tries.next().is_none() {
                 return held(file, tried);
             }
         }

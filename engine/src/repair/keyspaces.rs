@@ -26,10 +26,10 @@ pub(super) struct Namesakes {
 }
 
 impl Namesakes {
-    /// Omits those that the log shows to be dropped, and names the others anew. Tables keep the name
-    /// that their keyspace had when they were written, so one of two namesakes was renamed since.
-    /// The one with a name in the log keeps it, else the one with the newest table. `newest` has the
-    /// newest table of each keyspace.
+    /// Omits those that the log shows to be dropped, and names the others anew. Tables keep the
+    /// name that their keyspace had when they were written, so one of two namesakes was renamed
+    /// since. The one with a name in the log keeps it, else the one with the newest table. `newest`
+    /// has the newest table of each keyspace.
     pub(super) fn separate(
         state: &mut ManifestState,
         changes: &LogChanges,
@@ -117,8 +117,8 @@ impl Repair<'_> {
     }
 
     /// Creates a keyspace that the log names. Two logs may name it: a rewritten one, and its
-    /// predecessor. If a newer one has its name, it was dropped, or renamed later. An older one with
-    /// its name was dropped or renamed before.
+    /// predecessor. If a newer one has its name, it was dropped, or renamed later. An older one
+    /// with its name was dropped or renamed before.
     pub(super) fn create_without_manifest(
         &mut self,
         id: u64,

@@ -48,8 +48,8 @@ impl PartialOrd for Head {
 }
 
 impl Repair<'_> {
-    /// Copies the entry with the largest sequence number of each key. The order of an ingested table
-    /// without a known number and of entries with a larger one is unknown.
+    /// Copies the entry with the largest sequence number of each key. The order of an ingested
+    /// table without a known number and of entries with a larger one is unknown.
     pub(super) fn merged(&mut self, saved: &mut Saved, state: &KeyspaceState) -> Result<()> {
         let open_files = Arc::new(OpenFiles::new(OPEN_FILES));
         let mode = crate::ReadMode::Pread;

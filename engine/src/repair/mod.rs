@@ -78,9 +78,10 @@ impl Options {
     ///
     /// Without a readable manifest, keyspaces are taken from the tables and the log, and the entry
     /// with the largest sequence number counts for each key. Tables that others list as replaced
-    /// are omitted. Lost then: keyspaces that neither a table nor the log names, and names
-    /// and options changed since the newest table. If the footer of a table is damaged too, the table is lost,
-    /// and other tables may have older values of its keys: [`RepairReport::tables_unknown`].
+    /// are omitted. Lost then: keyspaces that neither a table nor the log names, and names and
+    /// options changed since the newest table. If the footer of a table is damaged too, the table
+    /// is lost, and other tables may have older values of its keys:
+    /// [`RepairReport::tables_unknown`].
     ///
     /// Until the repair ends, the file `REPAIR` marks `to`, and [`open`](Self::open) fails with
     /// [`Error::IncompleteRepair`]. After an interruption, remove `to` and repeat the repair.
@@ -99,10 +100,11 @@ impl Options {
     /// * [`Error::Io`]: a file cannot be read for a reason that is not its own, such as too many
     ///   open files or missing permission. Try again, with another `to`.
     /// * [`Error::Corrupt`]: no manifest, no table and no log segment can be read.
-    /// * [`Error::NewerRelease`], [`Error::NeedsFeature`]: another release or build can read a file.
-    ///   Repair the store with that one.
-    /// * [`Error::NoKey`], [`Error::WrongKey`]: the root key of a file is missing, or the key provider
-    ///   failed. Try again with all keys of the store, and another `to`.
+    /// * [`Error::NewerRelease`], [`Error::NeedsFeature`]: another release or build can read a
+    ///   file. Repair the store with that one.
+    /// * [`Error::NoKey`], [`Error::WrongKey`]: the root key of a file is missing, or the key
+    ///   provider failed. Try again with all keys of the store, and another `to`. If a key is lost
+    ///   for good, remove its files from a copy of the store: they then count as lost.
     /// * [`Error::DirectoryNotEmpty`]: `to` has files.
     /// * [`Error::DirectoriesOverlap`]: one directory is or contains the other, symbolic links
     ///   resolved.

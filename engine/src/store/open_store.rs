@@ -84,9 +84,6 @@ impl OpenStore {
             check_new(&*options.fs, folder)?;
         }
         target.check(folder).map_err(|(path, error)| Error::io("open", path, error))?;
-        if !options.is_repair {
-            check_no_repair(&*options.fs, folder)?;
-        }
         if (options.create_if_missing || options.create_new) && !options.read_only {
             create_dir(&*options.fs, folder)?;
         } else {
@@ -97,6 +94,10 @@ impl OpenStore {
             true => lock_to_read(&*options.fs, folder)?,
             false => Some(lock_folder(&*options.fs, folder)?),
         };
+        // A repair holds the lock until it ends.
+        if !options.is_repair {
+            check_no_repair(&*options.fs, folder)?;
+        }
         if options.create_new {
             // Another process may have created one before this one got the lock.
             check_new(&*options.fs, folder)?;

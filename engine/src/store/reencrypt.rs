@@ -32,9 +32,10 @@ impl Store {
             Err(error) if error.is_of_file() => true,
             ids => ids?.iter().any(|&id| id != current),
         };
+        let mut rewritten = Ok(());
         if has_others {
             self.leave_files()?;
-            self.rewrite_files(files, current, &mut done)?;
+            rewritten = self.rewrite_files(files, current, &mut done);
         }
         {
             let _unlinking = self.scheduler.begin_unlinks().ok_or(Error::Closed)?;
@@ -42,6 +43,7 @@ impl Store {
         }
         // Also of the renames by an earlier call that failed.
         self.tables.fs.sync_dir(folder).map_err(|error| Error::io(SYNC, folder, error))?;
+        rewritten?;
         done.key_ids = self.used_keys(files)?.into_iter().collect();
         Ok(done)
     }
@@ -59,8 +61,8 @@ impl Store {
         unlinked.map(drop).map_err(|error| Error::io("remove", closed, error))
     }
 
-    /// Rewrites finished tables, filters, blob files and segments. A damaged or unreadable one stays,
-    /// and is the error.
+    /// Rewrites finished tables, filters, blob files and segments. A damaged or unreadable one
+    /// stays, and is the error.
     fn rewrite_files(
         &self,
         files: &EncryptedFs,

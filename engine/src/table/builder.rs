@@ -88,7 +88,8 @@ impl TableBuilder {
     /// Charges the memory of the writer and its entries, and `more` bytes.
     fn measure(&mut self, more: u64) {
         let writer_bytes = self.room.first_bytes.max(self.writer.memory_bytes() as u64);
-        self.taken.set(writer_bytes + self.entry_charge() + more);
+        let filter_bytes = self.room.filter_bytes + self.entry_charge();
+        self.taken.set(writer_bytes + filter_bytes + more);
         self.unmeasured_bytes = 0;
     }
 

@@ -87,15 +87,17 @@ impl OpenFiles {
     fn raise_limit(&self) {
         let mut limit = self.limit.lock();
         limit.steps = limit.steps.saturating_add(1);
-        if limit.files >= self.files_max || limit.steps < limit.steps_needed {
+        if limit.steps < limit.steps_needed {
+            return;
+        }
+        limit.steps = 0;
+        if limit.files >= self.files_max {
+            // No shortage for as long as the last wait.
+            limit.steps_needed = 1;
             return;
         }
         limit.files = (limit.files * 2).min(self.files_max);
-        limit.steps = 0;
         limit.steps_needed = (limit.steps_needed * 2).min(STEPS_MAX);
-        if limit.files == self.files_max {
-            limit.steps_needed = 1;
-        }
         self.files.set_capacity(limit.files as u64);
     }
 

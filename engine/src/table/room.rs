@@ -37,6 +37,8 @@ const SAMPLE_RATIO: usize = 100;
 /// Divisor of the growing memory for the index and range tombstones of a table whose filter is
 /// filled entry by entry.
 const INDEX_BESIDE_FILTER: u64 = 4;
+/// Divisor of the length of a table for such a filter.
+const FILTER_IN_TABLE: u64 = 4;
 
 /// Divisor of a share for the write buffer.
 const BUFFER_IN_SHARE: usize = 8;
@@ -65,6 +67,8 @@ pub(super) struct TableRoom {
     pub(super) entry_bytes: u64,
     /// Limit of entries, and of other memory that grows with the table.
     pub(super) growing_bytes_max: u64,
+    /// Memory of a filter that is filled entry by entry.
+    pub(super) filter_bytes: u64,
     /// Entries at which the table ends, whose filter is filled entry by entry.
     pub(super) filter_keys_max: Option<u64>,
 }
@@ -107,6 +111,7 @@ impl TableRoom {
             first_bytes,
             entry_bytes,
             growing_bytes_max,
+            filter_bytes: 0,
             filter_keys_max: None,
         }
     }
@@ -116,22 +121,32 @@ impl TableRoom {
         self.growing_bytes_max / self.entry_bytes.max(1)
     }
 
-    /// Returns the room of a table of up to `entries` entries with a point filter that is filled
-    /// entry by entry, if that makes it larger and there is no other filter.
-    pub(super) fn with_large_filter(self, filter: FilterChoice, entries: u64) -> Self {
-        let Self { first_bytes, entry_bytes, growing_bytes_max, .. } = self;
-        let entries_max = self.hashed_entries_max();
+    /// Returns the room of a table of up to `entries` entries and `table_bytes` bytes with a point
+    /// filter that is filled entry by entry, if that makes it larger and there is no other filter.
+    ///
+    /// A filter whose hashes fit into the share of `share_bytes` bytes would be rebuilt.
+    pub(super) fn with_large_filter(
+        self,
+        filter: FilterChoice,
+        share_bytes: u64,
+        table_bytes: u64,
+        entries: u64,
+    ) -> Self {
+        let Self { entry_bytes, growing_bytes_max, .. } = self;
+        let entries_max = self.hashed_entries_max().max(share_bytes / ENTRY_BYTES as u64);
         if entry_bytes != ENTRY_BYTES as u64 || entries <= entries_max {
             return self;
         }
         let room = growing_bytes_max - growing_bytes_max / INDEX_BESIDE_FILTER;
+        // The whole filter counts for the length of the table from the first entry on.
+        let room = room.min(table_bytes / FILTER_IN_TABLE);
         let filter_keys_max = entries.min((room as f64 * 8.0 / filter.bits_per_key) as u64);
         let filter_bytes = filter_bytes(filter, filter_keys_max);
         if filter_keys_max <= entries_max {
             return self;
         }
         Self {
-            first_bytes: first_bytes + filter_bytes,
+            filter_bytes,
             entry_bytes: 0,
             growing_bytes_max: growing_bytes_max.saturating_sub(filter_bytes),
             filter_keys_max: Some(filter_keys_max),
@@ -204,27 +219,33 @@ mod tests {
     fn a_large_filter_makes_tables_of_small_shares_larger() {
         let new = KeyspaceOptions::new;
         let with_ranges = new().range_filter_bits_per_key(16.0);
-        // The share and the bytes for reading in KiB, the entries, and those of a filter that is
-        // filled entry by entry.
+        let small = new().table_bytes(128 << 10);
+        // The bytes for reading in KiB, the entries, and those of a filter that is filled entry by
+        // entry.
         let cases = [
-            ("many entries", 512, 100, new(), u64::MAX, Some(170_000..190_000)),
-            ("many runs are merged", 512, 500, new(), u64::MAX, Some(110_000..125_000)),
-            ("fewer entries", 512, 100, new(), 50_000, Some(50_000..50_001)),
-            ("so few that the hashes have room", 512, 100, new(), 9_000, None),
-            ("a range filter", 512, 100, with_ranges, u64::MAX, None),
+            ("many entries", 100, new(), u64::MAX, Some(170_000..190_000)),
+            ("many runs are merged", 500, new(), u64::MAX, Some(110_000..125_000)),
+            ("fewer entries", 100, new(), 50_000, Some(50_000..50_001)),
+            ("a small table", 100, small, u64::MAX, Some(26_214..26_215)),
+            ("so few that the hashes have room", 100, new(), 9_000, None),
+            ("hashes have room for a rebuild", 100, new(), 18_000, None),
+            ("a range filter", 100, with_ranges, u64::MAX, None),
         ];
-        for (name, share, reading, options, entries, want) in cases {
-            let options = within_share(&options, share * KIB);
-            let hashed = TableRoom::new(&options, RIBBON, share * KIB, reading * KIB);
-            let room = hashed.with_large_filter(RIBBON, entries);
+        let share = 512 * KIB;
+        for (name, reading, options, entries, want) in cases {
+            let options = within_share(&options, share);
+            let hashed = TableRoom::new(&options, RIBBON, share, reading * KIB);
+            let table_bytes = options.table_bytes;
+            let room = hashed.with_large_filter(RIBBON, share, table_bytes, entries);
             let Some(want) = want else {
                 assert_eq!(room, hashed, "{name}");
                 continue;
             };
             let keys = room.filter_keys_max.expect(name);
             assert!(want.contains(&keys), "{name}: {keys}");
-            let bytes = room.first_bytes + room.growing_bytes_max;
-            assert_eq!(bytes, hashed.first_bytes + hashed.growing_bytes_max, "{name}");
+            assert_eq!(room.first_bytes, hashed.first_bytes, "{name}");
+            let bytes = room.filter_bytes + room.growing_bytes_max;
+            assert_eq!(bytes, hashed.growing_bytes_max, "{name}");
             assert!(room.growing_bytes_max >= 32 * KIB, "{name}: {}", room.growing_bytes_max);
         }
     }
@@ -234,6 +255,6 @@ mod tests {
         let none = FilterChoice { bits_per_key: 0.0, ..RIBBON };
         let room = TableRoom::new(&KeyspaceOptions::new(), none, 512 * KIB, 0);
         assert_eq!(room.entry_bytes, 0);
-        assert_eq!(room.with_large_filter(none, u64::MAX), room);
+        assert_eq!(room.with_large_filter(none, 512 * KIB, u64::MAX, u64::MAX), room);
     }
 }

@@ -172,10 +172,11 @@ impl TableStore {
             // The inputs are live until all tables are written.
             let tables = self.memory.live_tables() + of_all / room.hashed_entries_max().max(1);
             if tables >= self.memory.tables_ample() {
-                room = room.with_large_filter(filter, of_table);
+                let table_bytes = options.table_bytes;
+                room = room.with_large_filter(filter, share_bytes, table_bytes, of_table);
             }
         }
-        let taken = share.take(room.first_bytes);
+        let taken = share.take(room.first_bytes + room.filter_bytes);
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
         let file = self.create_file(&path)?;

@@ -198,8 +198,7 @@ impl Trailer {
         self.key_count
     }
 
-    /// Creates the trailer of a whole payload.
-    /// The trailer of a payload whose groups have these checksums.
+    /// Creates the trailer of a payload whose groups have these checksums.
     pub(super) fn new(
         key_count: u64,
         parameters: Parameters,
@@ -209,6 +208,7 @@ impl Trailer {
         Self { key_count, parameters, payload_bytes, group_crc32s }
     }
 
+    /// Creates the trailer of a whole payload.
     pub(super) fn of(key_count: u64, parameters: Parameters, payload: &[u8]) -> Self {
         let mut trailer = Self::new(key_count, parameters, payload.len() as u64, Vec::new());
         let crc32 =

@@ -29,8 +29,8 @@ pub struct TableOrigin {
     /// `true` for a table of an ingest. Its entries store the sequence number that was visible when
     /// the ingest began, which is smaller than their final one.
     pub is_ingested: bool,
-    /// Final sequence numbers of earlier ingests into the keyspace, ascending, as far as their tables
-    /// were in use when this table was written.
+    /// Final sequence numbers of earlier ingests into the keyspace, ascending, as far as their
+    /// tables were in use when this table was written.
     pub ingests: Vec<SequenceNumber>,
 }
 

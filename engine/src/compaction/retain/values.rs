@@ -1,4 +1,5 @@
-//! Values that a merge changes: it applies merge operands, and shows values to the compaction filter.
+//! Values that a merge changes: it applies merge operands, and shows values to the compaction
+//! filter.
 
 use std::{cmp::Ordering, collections::VecDeque};
 

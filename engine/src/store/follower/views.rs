@@ -83,7 +83,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Errors of opening tables. Nothing has changed then.
+    /// Errors of opening tables. Nothing has changed then, except places of filters.
     pub(super) fn show(&self, follower: &Follower, tail: &mut Tail) -> Result<()> {
         let manifest = tail.manifest.file()?;
         let mut all = Vec::with_capacity(tail.state.keyspaces.len());
@@ -205,6 +205,8 @@ impl Store {
                 Some((_, _, live)) => {
                     let _held = self.filters.hold();
                     self.tables.follow_filters(live, meta, &options.prefix_extractor);
+                    // Also if this refresh fails.
+                    self.filters.make_due();
                     next.to_load.push(Arc::clone(live));
                     Arc::clone(live)
                 }

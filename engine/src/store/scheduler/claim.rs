@@ -294,7 +294,7 @@ impl Store {
             // It stays due.
             Chosen::Compaction(compaction)
                 if self.keeps_workers(state, &tree, &compaction)
-                    || is_second_of_many_levels(state.running(), &compaction)
+                    || self.waits_for_many_levels(state, &tree, &compaction)
                     || self.has_no_space(state, &tree, &compaction) =>
             {
                 None
@@ -330,7 +330,7 @@ impl Store {
                     return Some(newer.map_or(nothing, Chosen::Compaction));
                 }
                 Chosen::Compaction(next) => {
-                    let waits = is_second_of_many_levels(state.running(), &next);
+                    let waits = self.waits_for_many_levels(state, tree, &next);
                     let newer = waits.then(|| self.choose_newer(tree, &running, request.id_limit));
                     return Some(Chosen::Compaction(newer.flatten().unwrap_or(next)));
                 }
@@ -343,6 +343,13 @@ impl Store {
     pub(super) fn keeps_workers(&self, state: &State, tree: &Tree, next: &Compaction) -> bool {
         let workers = self.options.worker_threads.saturating_sub(state.lent);
         !leaves_a_worker(state.running(), next, workers) && !self.is_urgent(tree, next)
+    }
+
+    /// Returns whether `next` of `tree` waits for another compaction of more than two levels. It
+    /// does not while its runs delay writes.
+    fn waits_for_many_levels(&self, state: &State, tree: &Tree, next: &Compaction) -> bool {
+        is_second_of_many_levels(state.running(), next)
+            && pressure(self.debt(tree)) == Pressure::Delay(Duration::ZERO)
     }
 
     /// Returns whether `compaction` of `tree` makes runs of level 0 fewer, which delay writes.

@@ -327,6 +327,8 @@ fn n7_workers_of_a_read_only_store_wait_for_no_quarantine() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
     let db = options.open("db").expect("a new store");
     let store = db.store();
+    // Filters are fitted even then.
+    while store.step() {}
     store.scheduler.look_again_at(Duration::ZERO, 0);
     store.poison(Error::WorkerPanicked);
     assert!(store.claim().is_none());

@@ -366,11 +366,13 @@ impl Store {
         worked || is_outdated
     }
 
-    /// Notes that `compaction` failed, if the reason is a full disk.
+    /// Notes that `compaction` failed, if the reason is a full disk or a missing key: pauses before
+    /// later attempts grow.
     pub(super) fn note_failed(&self, compaction: &Compaction, error: &Error) {
-        if error.is_no_space() {
+        let is_full = error.is_no_space();
+        if is_full || matches!(error, Error::NoKey { .. }) {
             let mut state = self.scheduler.state.lock();
-            state.done.compactions_without_space += 1;
+            state.done.compactions_without_space += u64::from(is_full);
             let point = self.point_of_space();
             state.full_disk.note_failure(compaction, error, point);
         }
