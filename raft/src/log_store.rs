@@ -6,7 +6,10 @@ use std::{
     marker::PhantomData,
     ops::RangeBounds,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::Poll,
 };
 
@@ -28,8 +31,15 @@ use crate::{
 pub(crate) const READ_BYTES_MAX: usize = 4 << 20;
 
 /// The log and the vote of a node. A clone reads and writes the same log.
+///
+/// A vote of an earlier opening is read as not committed. Otherwise openraft makes a restarted
+/// leader the leader again without an election. Its committed id is not synced, so after a power
+/// cut it would answer linearizable reads without the last acknowledged entries. openraft 0.10
+/// describes this at `Config::enable_leader_restore`.
 pub struct LogStore<C> {
     records: Records,
+    /// A vote was written since the store was opened.
+    has_voted: Arc<AtomicBool>,
     bug: Option<PlantedBug>,
     claim: Arc<Claim>,
     #[cfg(feature = "openraft-0-9")]
@@ -39,7 +49,8 @@ pub struct LogStore<C> {
 
 impl<C> Clone for LogStore<C> {
     fn clone(&self) -> Self {
-        Self::new(self.records.clone(), self.bug, self.claim.clone())
+        let has_voted = Arc::clone(&self.has_voted);
+        Self { has_voted, ..Self::new(self.records.clone(), self.bug, self.claim.clone()) }
     }
 }
 
@@ -53,6 +64,7 @@ impl<C> LogStore<C> {
     pub(crate) fn new(records: Records, bug: Option<PlantedBug>, claim: Arc<Claim>) -> Self {
         Self {
             records,
+            has_voted: Arc::default(),
             bug,
             claim,
             #[cfg(feature = "openraft-0-9")]
@@ -117,15 +129,21 @@ impl<C> LogStore<C> {
     pub(crate) async fn write_vote(&self, vote: &impl Serialize) -> Result<()> {
         let mut batch = self.record(VOTE, vote)?;
         commit(&mut batch, self.durability(PlantedBug::UnsyncedVote)).await?.await?;
+        self.has_voted.store(true, Relaxed);
         Ok(())
     }
 
-    pub(crate) fn vote<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        self.records.read(VOTE)
+    /// Returns the vote; one of an earlier opening after `uncommit`.
+    pub(crate) fn vote<T: DeserializeOwned>(
+        &self,
+        uncommit: impl FnOnce(T) -> T,
+    ) -> Result<Option<T>> {
+        let vote = self.records.read(VOTE)?;
+        Ok(if self.has_voted.load(Relaxed) { vote } else { vote.map(uncommit) })
     }
 
     /// Writes the committed id without a sync: with an older id, openraft only applies fewer
-    /// entries before a leader contacts the node.
+    /// entries before a leader contacts the node, or it is elected.
     pub(crate) async fn write_committed(&self, committed: &Option<impl Serialize>) -> Result<()> {
         commit_inline(&mut self.record(COMMITTED, committed)?, Durability::OsBuffer).await
     }

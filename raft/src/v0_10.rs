@@ -19,6 +19,7 @@ use openraft_0_10::{
         CommittedLeaderIdOf, LogIdOf, PayloadOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf,
         VoteOf,
     },
+    vote::RaftVote as _,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::Db;
@@ -162,7 +163,9 @@ impl<C: Types> RaftLogReader<C> for LogStore<C> {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<VoteOf<C>>> {
-        Ok(self.vote()?)
+        let uncommit =
+            |vote: VoteOf<C>| VoteOf::<C>::from_leader_id(vote.leader_id().clone(), false);
+        Ok(self.vote(uncommit)?)
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<C::Entry>> {

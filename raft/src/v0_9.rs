@@ -190,7 +190,8 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn read_vote(&mut self) -> StdResult<Option<Vote<C::NodeId>>, Failure<C>> {
-        Ok(self.vote().map_err(|error| StorageIOError::read_vote(&error))?)
+        let vote = self.vote(|vote| Vote { committed: false, ..vote });
+        Ok(vote.map_err(|error| StorageIOError::read_vote(&error))?)
     }
 
     async fn save_committed(

@@ -34,7 +34,12 @@ async fn log_vote_and_state_remain() -> Result<()> {
     drop(node);
 
     let mut node = Node::open(dir.path())?;
+    // Otherwise openraft would make the node the leader again without an election.
+    assert_eq!(node.log.read_vote().await?, Some(Vote::new(1, 0)));
+    let mut other = node.log.get_log_reader().await;
+    node.log.save_vote(&Vote::new_committed(1, 0)).await?;
     assert_eq!(node.log.read_vote().await?, Some(Vote::new_committed(1, 0)));
+    assert_eq!(other.read_vote().await?, Some(Vote::new_committed(1, 0)));
     assert_eq!(node.log.read_committed().await?, Some(log_id(1)));
     let state = node.log.get_log_state().await?;
     assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(log_id(0)), Some(log_id(1))));
