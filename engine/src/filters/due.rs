@@ -137,21 +137,21 @@ fn off_plan<'a>(
 ) -> impl Iterator<Item = DueFilter> {
     let hashed_keys_max = settings.hashed_keys_max;
     let mut shape = StoreShape::of_tables(settings.policy, tables.iter().map(|facts| &*facts.meta));
+    // Unusable filters are due anyway.
+    let usable = tables.iter().filter(|facts| !facts.unusable.contains(&FilterRole::Point));
     let stored: BTreeMap<_, _> =
-        tables.iter().filter_map(|facts| Some((facts.meta.id, facts.stored?))).collect();
+        usable.filter_map(|facts| Some((facts.meta.id, facts.stored?))).collect();
     // A filter has a user key once, and a table may have many entries of it.
     let keys: BTreeMap<_, _> =
         tables.iter().map(|facts| (facts.meta.id, facts.user_keys)).collect();
     for run in shape.keyspaces.iter_mut().flat_map(|keyspace| &mut keyspace.runs) {
         for table in &mut run.tables {
-            table.keys = keys[&table.id];
             table.stored = stored.get(&table.id).copied();
             table.resident = table.stored.map_or(Residence::Nothing, |_| Residence::Whole);
         }
     }
     let rebuilds = plan::rebuilds(&shape, &plan::plan(&shape));
     rebuilds.into_iter().filter_map(move |Rebuild { table_id, choice, .. }| {
-        // Unusable filters are due anyway.
         let stored = stored.get(&table_id)?;
         let reason = FilterRebuildReason::OffPlan;
         let due = DueFilter { table_id, role: FilterRole::Point, reason, planned: Some(choice) };

@@ -58,9 +58,9 @@ fn part(run: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
     Box::new(run)
 }
 
-fn block(role: BlockRole, entries: u8, value: &[u8]) -> Block {
+fn block(role: BlockRole, values: &[&[u8]]) -> Block {
     let mut builder = BlockBuilder::default();
-    for key in 0..entries {
+    for (key, value) in (0..).zip(values) {
         builder.add(InternalKey::new(&[key], Trailer::new(1, Kind::Put)), value);
     }
     let content = Bytes::copy_from_slice(builder.finish());
@@ -68,14 +68,17 @@ fn block(role: BlockRole, entries: u8, value: &[u8]) -> Block {
 }
 
 fn data() -> Block {
-    block(BlockRole::Data, 1, b"value")
+    block(BlockRole::Data, &[b"value"])
 }
 
 /// An index with two slots.
 fn index() -> Block {
-    let mut handle = Vec::new();
-    BlockHandle { offset: 64, bytes: 9 }.encode(&mut handle);
-    block(BlockRole::Index, 2, &handle)
+    let [first, second] = [64, 128].map(|offset| {
+        let mut handle = Vec::new();
+        BlockHandle { offset, bytes: 9 }.encode(&mut handle);
+        handle
+    });
+    block(BlockRole::Index, &[&first, &second])
 }
 
 /// Returns the strong count of the block, the caller included.

@@ -241,7 +241,9 @@ fn a_repair_without_manifest_and_log_orders_ingested_entries_by_later_tables() {
     }
     let (report, found) = without_manifest(&lost);
     assert_eq!(found, want, "{report}");
-    assert_eq!((report.older, report.tables), (0, 7), "{report}");
+    assert_eq!(report.older, 0, "{report}");
+    // Flushes around two ingests.
+    assert!(report.tables >= 5, "{report}");
 }
 
 /// No table was written after the ingest, so keys that were written while it was open are doubtful.

@@ -35,6 +35,7 @@ mod idle_compaction;
 mod idle_memtables;
 mod lent;
 mod pause;
+mod precedence;
 pub(in crate::store) mod requests;
 mod room_waits;
 #[cfg(all(test, not(feature = "shuttle")))]

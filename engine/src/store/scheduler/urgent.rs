@@ -20,7 +20,8 @@ use std::{cell::Cell, sync::Arc};
 
 use super::{
     Job, State,
-    claim::{Wanted, is_short_of_level0, reduces_level0},
+    claim::Wanted,
+    precedence::{is_short_of_level0, reduces_level0},
 };
 use crate::{compaction::choice::Compaction, store::Store, table::cache_room::WorkerShare};
 
