@@ -24,10 +24,7 @@ use crate::{
     identity::Member,
     map::Request,
     members::reason,
-    node::{
-        COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, redirect,
-        unknown_effect,
-    },
+    node::{COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
     storage::Storage,
 };
 
@@ -73,7 +70,7 @@ pub(crate) async fn read<S: Storage>(
         {
             let reason = match error {
                 RaftError::APIError(CheckIsLeaderError::ForwardToLeader(leader)) => {
-                    return redirect(leader.leader_node, &uri);
+                    return node.redirect(leader.leader_node, &uri);
                 }
                 RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_)) => {
                     "no majority of the members has confirmed the leader; try again".to_owned()

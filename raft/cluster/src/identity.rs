@@ -9,6 +9,7 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
+    net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -137,6 +138,30 @@ impl Identity {
         };
         let Record { id, directory, cluster } = record;
         Ok(Self { id, directory: directory.into(), cluster: Arc::new(Mutex::new(cluster)) })
+    }
+
+    /// Checks that this node, which is `member`, listens at the recorded address, which the other
+    /// members and redirections use.
+    ///
+    /// # Errors
+    ///
+    /// If it listens at another one.
+    pub(crate) async fn check_address(&self, member: &Member, listen: SocketAddr) -> Result<()> {
+        let Member { addr, directory } = member;
+        // A name that cannot be resolved now may be that of this machine.
+        let Ok(mut recorded) = tokio::net::lookup_host(addr).await else { return Ok(()) };
+        let is_any = listen.ip().is_unspecified();
+        let is_recorded = |recorded: SocketAddr| {
+            recorded.port() == listen.port() && (is_any || recorded.ip() == listen.ip())
+        };
+        if **directory != *self.directory || recorded.any(is_recorded) {
+            return Ok(());
+        }
+        Err(format!(
+            "node {} is a member at {addr}; start it there, or remove it and add a new one",
+            self.id
+        )
+        .into())
     }
 
     /// Returns the id of the cluster, or `None` before the first request of a cluster.

@@ -12,8 +12,8 @@
 //! | `GET /status`          | openraft's metrics, identity and process of the node as JSON       |
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
-//! A node that does not lead redirects requests to the leader with status 307. Status 504 means
-//! that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a
+//! A node that does not lead redirects requests to the leader with status 307, and names its cluster
+//! by `?cluster=ID`. A node of another cluster refuses them with status 421. Status 504 means that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a
 //! change of the members may be partial: send it again. If the addition of a node was lost, status
 //! 409 says so: its directory has joined the cluster, and a new one must replace it. A value has at
 //! most 1 MiB. The longest URL is shorter than the longest key of a store. A node ends if openraft
@@ -26,13 +26,15 @@ use std::{
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Query, Request, State},
     http::{StatusCode, Uri, header::LOCATION},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
 };
 use clap::value_parser;
-use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, metrics::WaitError};
+use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, StorageHelper, metrics::WaitError};
+use serde::Deserialize;
 use tokio::sync::Notify;
 
 use crate::{
@@ -137,10 +139,16 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     // Before a store is created.
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| {
-        format!("cannot listen on {}: {error}; use another address", settings.listen)
+        let advice =
+            if settings.new { "use another address" } else { "end the process that listens there" };
+        format!("cannot listen on {}: {error}; {advice}", settings.listen)
     })?;
-    let (storage, mut log, state_machine) = S::open(&settings)?;
+    let (storage, mut log, mut state_machine) = S::open(&settings)?;
     let identity = Identity::open(&storage, &mut log, &settings).await?;
+    let members = StorageHelper::new(&mut log, &mut state_machine).get_membership().await?;
+    if let Some(member) = members.effective().membership().get_node(&settings.id) {
+        identity.check_address(member, listener.local_addr()?).await?;
+    }
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: 100,
@@ -211,7 +219,32 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
         .route("/metrics", get(metrics::<S>));
     let router =
         if faults { router.route("/faults/blocked", put(peers::block::<S>)) } else { router };
+    let router = router.layer(from_fn_with_state(node.clone(), check_cluster::<S>));
     limited(router, CLIENT_LIMITS).merge(limited(peers::router(), PEER_LIMITS)).with_state(node)
+}
+
+/// The query of a redirected request.
+#[derive(Deserialize)]
+struct Redirected {
+    /// Id of the cluster of the node that has redirected the request.
+    cluster: Option<String>,
+}
+
+/// Refuses a request that a node of another cluster has redirected.
+async fn check_cluster<S: Storage>(
+    State(node): Shared<S>,
+    Query(Redirected { cluster }): Query<Redirected>,
+    request: Request,
+    next: Next,
+) -> HttpResponse {
+    match cluster {
+        Some(cluster) if node.identity.cluster().as_ref() != Some(&cluster) => {
+            let id = node.identity.id;
+            let message = format!("this is node {id}, which does not belong to cluster {cluster}");
+            (StatusCode::MISDIRECTED_REQUEST, message).into_response()
+        }
+        _ => next.run(request).await,
+    }
 }
 
 impl<S: Storage> Node<S> {
@@ -222,23 +255,36 @@ impl<S: Storage> Node<S> {
             Some(leader) if leader == metrics.id => None,
             Some(leader) => {
                 let node = metrics.membership_config.membership().get_node(&leader).cloned();
-                Some(redirect(node, uri))
+                Some(self.redirect(node, uri))
             }
-            None => Some(redirect(None, uri)),
+            None => Some(self.redirect(None, uri)),
+        }
+    }
+
+    /// Returns status 307 to the leader `node`, or 503 if there is none.
+    pub(crate) fn redirect(&self, node: Option<Member>, uri: &Uri) -> HttpResponse {
+        match (node, self.identity.cluster()) {
+            (Some(Member { addr, .. }), Some(cluster)) => {
+                let location = [(LOCATION, location(&addr, uri, &cluster))];
+                (StatusCode::TEMPORARY_REDIRECT, location).into_response()
+            }
+            _ => (StatusCode::SERVICE_UNAVAILABLE, "there is no leader; try again").into_response(),
         }
     }
 }
 
-/// Returns status 307 to the leader `node`, or 503 if there is none.
-pub(crate) fn redirect(node: Option<Member>, uri: &Uri) -> HttpResponse {
-    match node {
-        Some(node) => {
-            // The URI of a request through a proxy has a host.
-            let path = uri.path_and_query().map_or("/", |path| path.as_str());
-            let location = [(LOCATION, format!("http://{}{path}", node.addr))];
-            (StatusCode::TEMPORARY_REDIRECT, location).into_response()
-        }
-        None => (StatusCode::SERVICE_UNAVAILABLE, "there is no leader; try again").into_response(),
+/// Returns the URL of a request to the leader at `addr`. It names the cluster: if the leader is
+/// down, another one may listen there.
+fn location(addr: &str, uri: &Uri, cluster: &str) -> String {
+    let query = uri.query().unwrap_or_default();
+    // Another node has redirected the request to this one.
+    let is_named = query.split('&').any(|part| part.starts_with("cluster="));
+    // The URI of a request through a proxy has a host.
+    let url = format!("http://{addr}{}", uri.path_and_query().map_or("/", |path| path.as_str()));
+    match uri.query() {
+        Some(_) if is_named => url,
+        Some(_) => format!("{url}&cluster={cluster}"),
+        None => format!("{url}?cluster={cluster}"),
     }
 }
 
@@ -261,13 +307,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_through_a_proxy_are_redirected_to_the_leader() {
-        let (addr, directory) = ("127.0.0.1:7002".to_owned(), String::new());
-        let leader = Some(Member { addr, directory });
-        for uri in ["/kv/a?local=true", "http://proxy:80/kv/a?local=true"] {
-            let response = redirect(leader.clone(), &uri.parse().expect("a URI"));
-            assert_eq!(response.status(), StatusCode::TEMPORARY_REDIRECT);
-            assert_eq!(response.headers()[LOCATION], "http://127.0.0.1:7002/kv/a?local=true");
+    fn requests_are_redirected_to_the_leader_of_the_cluster() {
+        let leader = "http://127.0.0.1:7002/kv/a?";
+        for (uri, query) in [
+            ("/kv/a", "cluster=1f"),
+            ("/kv/a?local=true", "local=true&cluster=1f"),
+            ("http://proxy:80/kv/a?local=true", "local=true&cluster=1f"),
+            ("/kv/a?local=true&cluster=1f", "local=true&cluster=1f"),
+        ] {
+            let uri = uri.parse().expect("a URI");
+            assert_eq!(location("127.0.0.1:7002", &uri, "1f"), format!("{leader}{query}"));
         }
     }
 }
