@@ -20,7 +20,7 @@ use sievedb_cluster::{
     node,
     node::Settings,
     places::Places,
-    processes::{Processes, Role},
+    processes::Processes,
     storage::Sieve,
 };
 
@@ -146,35 +146,7 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
     let dir = std::path::absolute(dir)?;
     let mut cluster = Processes::new(&env::current_exe()?, &dir, places, &[]);
     let leader = cluster.start_cluster(nodes.into()).await?;
-    let members = cluster.members().await?;
-    let url = cluster.url(leader);
-    for node in 1..=u64::from(nodes) {
-        let process = cluster.process_id(node).ok_or("a node has ended")?;
-        let role = if node == leader { ", leader" } else { "" };
-        println!("node {node}: {}, process {process}{role}", cluster.url(node));
-        let remove = format!("curl -L -X DELETE {url}/members/{node}");
-        let add = format!("curl -L -X PUT {url}/members/{node} -d {}", cluster.peer_address(node));
-        match cluster.role(node, &members).await? {
-            Role::Member => {}
-            Role::New => println!("  no member; to add it: {add}"),
-            Role::Replaced => {
-                println!(
-                    "  not the member {node}, whose directory is lost; to replace that member:"
-                );
-                println!("  {remove} && {add}");
-            }
-            Role::Removed => {
-                let dir = cluster.dir(node);
-                println!("  removed from the cluster, or its addition was lost");
-                println!("  to add a new node, delete {}, and start again", dir.display());
-            }
-        }
-    }
-    println!("\ntry:");
-    println!("  curl -L -X PUT {url}/kv/name -d anna");
-    println!("  curl -L {url}/kv/name");
-    println!("  curl -L {url}/cas/name --json '{{\"expected\": \"anna\", \"value\": \"berta\"}}'");
-    println!("  curl {url}/metrics");
+    print!("{}", cluster.summary(nodes.into(), leader).await?);
     println!("Ctrl-C stops these nodes");
     let mut stopped = pin!(tokio::signal::ctrl_c());
     while cluster.running().next().is_some() {

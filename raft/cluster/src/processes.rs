@@ -25,6 +25,9 @@ pub use start::Role;
 /// Time in which a cluster must reach a state, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Timeout of a request for the status of a node.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Interval of polls of a node.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -315,7 +318,7 @@ impl Processes {
     /// If the node does not run or does not answer, or if another process answers at its address.
     pub async fn status(&self, node: u64) -> Result<serde_json::Value> {
         let started = self.process_id(node).ok_or_else(|| format!("node {node} does not run"))?;
-        let client = self.client(node, Duration::from_secs(2))?;
+        let client = self.client(node, STATUS_TIMEOUT)?;
         let status = client.call("GET", "/status", "").await;
         let status = status.map_err(|error| format!("node {node}: {error}"))?;
         let status: serde_json::Value = serde_json::from_str(&status)?;

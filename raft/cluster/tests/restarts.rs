@@ -1,16 +1,19 @@
 //! Restarts of nodes by `node`, and of clusters by `start`.
 
-use std::{path::Path, time::Duration};
+#![expect(clippy::disallowed_methods, reason = "directories of nodes")]
+
+use std::{fs, path::Path, time::Duration};
 
 use sievedb_cluster::{Result, client::Failure, places::Places, processes::Processes};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// No election on a busy machine, unless a test causes it.
+const ARGUMENTS: [&str; 2] = ["--election-timeout", "2000"];
+
 fn nodes(dir: &Path, count: usize) -> Result<Processes> {
-    // No election on a busy machine, unless a test causes it.
-    let arguments = ["--election-timeout", "2000"];
-    Ok(Processes::new(Path::new(PROGRAM), dir, Places::loopback(count)?, &arguments))
+    Ok(Processes::new(Path::new(PROGRAM), dir, Places::loopback(count)?, &ARGUMENTS))
 }
 
 /// Restarts a node by hand, at another address. Returns the message of its failure.
@@ -59,5 +62,42 @@ async fn a_redirected_request_is_refused_by_another_cluster() -> Result<()> {
     let own = format!("/kv/name?cluster={}", status["cluster"].as_str().unwrap_or_default());
     client.call("PUT", &own, "anna").await?;
     assert_eq!(client.get("name").await?.as_deref(), Some("anna"));
+    Ok(())
+}
+
+/// Ends all nodes, deletes the directories of `lost`, and returns the cluster at the same
+/// addresses.
+fn without(nodes: Processes, dir: &Path, count: u64, lost: &[u64]) -> Result<Processes> {
+    let addresses = (1..=count).map(|node| nodes.peer_address(node).parse());
+    let places = Places::Loopback(addresses.collect::<Result<_, _>>()?);
+    let dirs: Vec<_> = lost.iter().map(|&node| nodes.dir(node)).collect();
+    drop(nodes);
+    for dir in dirs {
+        fs::remove_dir_all(dir)?;
+    }
+    Ok(Processes::new(Path::new(PROGRAM), dir, places, &ARGUMENTS))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_node_is_not_reported_as_the_leader_that_it_replaces() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 3)?;
+    let lost = nodes.start_cluster(3).await?;
+    nodes.client(lost, PATIENCE)?.put("name", "anna").await?;
+    let mut nodes = without(nodes, dir.path(), 3, &[lost])?;
+    let leader = nodes.start_cluster(3).await?;
+    assert_ne!(leader, lost);
+    let summary = nodes.summary(3, leader).await?;
+    let leading = summary.lines().filter(|line| line.ends_with(", leader"));
+    let leading: Vec<_> = leading.map(|line| line.split(':').next()).collect();
+    assert_eq!(leading, [Some(&*format!("node {leader}"))], "{summary}");
+    let (at, path) = (nodes.url(leader), format!("members/{lost}"));
+    let change = "curl -L --fail-with-body -X";
+    let replace = format!(
+        "\n  {change} DELETE {at}/{path} && {change} PUT {at}/{path} -d {}\n",
+        nodes.peer_address(lost)
+    );
+    assert!(summary.contains(&replace), "{summary}");
+    assert!(!summary.contains(&format!("{}/", nodes.url(lost))), "{summary}");
     Ok(())
 }

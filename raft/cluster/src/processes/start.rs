@@ -1,10 +1,11 @@
 //! The start of a cluster.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use super::{PATIENCE, Processes, list};
+use super::{PATIENCE, Processes, STATUS_TIMEOUT, list};
 use crate::{
     Result,
+    client::Client,
     identity::{Member, is_unused},
     metrics::About,
 };
@@ -68,7 +69,7 @@ impl Processes {
         let Err(error) = self.places.check_free(node) else { return Ok(()) };
         let address = self.places.listen_address(node);
         let advice = "use other ports";
-        let client = self.client(node, Duration::from_secs(2))?;
+        let client = self.client(node, STATUS_TIMEOUT)?;
         let status = client.call("GET", "/status", "").await.unwrap_or_default();
         let Ok(About { id, path, process_id, .. }) = serde_json::from_str(&status) else {
             return Err(format!("cannot listen on {address}: {error}; {advice}").into());
@@ -90,7 +91,8 @@ impl Processes {
         self.poll(PATIENCE, async || self.members().await.map(drop)).await
     }
 
-    /// Forms a cluster of the nodes 1 to `count` unless there is one. Waits for a leader.
+    /// Forms a cluster of the nodes 1 to `count` unless there is one. Waits for a leader, which all
+    /// of these nodes that are members report.
     async fn form_or_join(&self, count: u64) -> Result<u64> {
         let own: BTreeMap<_, _> = (1..=count).map(|node| (node, self.peer_address(node))).collect();
         let body = serde_json::to_string(&own)?;
@@ -111,16 +113,71 @@ impl Processes {
                 nodes.push(node);
             }
         }
-        let led = async || match self.leader_by(&nodes).await {
-            Some(leader) => Ok(leader),
-            None => Err(format!(
-                "nodes {} have no leader; most of the members {} must run",
-                list(&nodes),
-                list(members.keys())
-            )
-            .into()),
+        let led = async || {
+            for (&id, member) in &members {
+                let Some(client) = self.client_of(id, member).await else { continue };
+                // Only a leader answers. A restarted node reports its former leader.
+                let leads = client.get("name").await.is_ok();
+                if leads && (nodes.is_empty() || self.leader_by(&nodes).await == Some(id)) {
+                    return Ok(id);
+                }
+            }
+            let (nodes, members) = (list(&nodes), list(members.keys()));
+            let advice = format!("most of the members {members} must run");
+            Err(format!("nodes {nodes} have no leader; {advice}").into())
         };
         self.poll(PATIENCE, led).await
+    }
+
+    /// Returns a client of `member` if that runs, here or elsewhere, with its recorded directory.
+    async fn client_of(&self, id: u64, member: &Member) -> Option<Client> {
+        let is_here = self.process_id(id).is_some();
+        let url = if is_here { self.url(id) } else { format!("http://{}", member.addr) };
+        let client = Client::new(&url, STATUS_TIMEOUT).ok()?;
+        let about: About =
+            serde_json::from_str(&client.call("GET", "/status", "").await.ok()?).ok()?;
+        (about.id == id && about.directory == member.directory).then_some(client)
+    }
+
+    /// Describes the nodes 1 to `count` after a start, and requests to try.
+    ///
+    /// # Errors
+    ///
+    /// If a node does not answer.
+    pub async fn summary(&self, count: u64, leader: u64) -> Result<String> {
+        let members = self.members().await?;
+        let url = &members.get(&leader).ok_or("the leader was removed")?.addr;
+        // Ends with an error after status 503, as the command after `&&` does not run then.
+        let change = "curl -L --fail-with-body -X";
+        let mut text = String::new();
+        for node in 1..=count {
+            let process = self.process_id(node).ok_or("a node has ended")?;
+            let role = self.role(node, &members).await?;
+            let leads = if node == leader && role == Role::Member { ", leader" } else { "" };
+            text += &format!("node {node}: {}, process {process}{leads}\n", self.url(node));
+            let remove = format!("{change} DELETE http://{url}/members/{node}");
+            let address = self.peer_address(node);
+            let add = format!("{change} PUT http://{url}/members/{node} -d {address}");
+            text += &match role {
+                Role::Member => String::new(),
+                Role::New => format!("  no member; to add it: {add}\n"),
+                Role::Replaced => format!(
+                    "  not the member {node}, whose directory is lost; to replace that member:\n  \
+                     {remove} && {add}\n"
+                ),
+                Role::Removed => format!(
+                    "  removed from the cluster, or its addition was lost\n  to add a new node, \
+                     delete {}, and start again\n",
+                    self.dir(node).display()
+                ),
+            };
+        }
+        text += &format!(
+            "\ntry:\n  curl -L -X PUT http://{url}/kv/name -d anna\n  curl -L \
+             http://{url}/kv/name\n  curl -L http://{url}/cas/name --json '{{\"expected\": \
+             \"anna\", \"value\": \"berta\"}}'\n  curl http://{url}/metrics\n"
+        );
+        Ok(text)
     }
 
     /// Returns what a running node is in the cluster with `members`.
