@@ -216,6 +216,11 @@ impl Processes {
     ///
     /// If a running node does not answer.
     pub async fn members(&self) -> Result<BTreeMap<u64, Member>> {
+        Ok(self.membership().await?.nodes().map(|(id, member)| (*id, member.clone())).collect())
+    }
+
+    /// Returns the newest membership that a running node has.
+    async fn membership(&self) -> Result<StoredMembership<u64, Member>> {
         let mut newest = StoredMembership::<u64, Member>::default();
         for node in self.running() {
             let status = self.status(node).await?["membership_config"].take();
@@ -224,7 +229,7 @@ impl Processes {
                 newest = membership;
             }
         }
-        Ok(newest.nodes().map(|(id, member)| (*id, member.clone())).collect())
+        Ok(newest)
     }
 
     /// Calls `step` until it succeeds.
@@ -331,7 +336,11 @@ impl Processes {
 
 /// Returns numbers as a list in a sentence.
 fn list<'a>(numbers: impl IntoIterator<Item = &'a u64>) -> String {
-    numbers.into_iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+    let numbers: Vec<_> = numbers.into_iter().map(u64::to_string).collect();
+    match &numbers[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => numbers.concat(),
+    }
 }
 
 fn pid(child: &Child) -> Option<Pid> {

@@ -101,3 +101,22 @@ async fn an_empty_node_is_not_reported_as_the_leader_that_it_replaces() -> Resul
     assert!(!summary.contains(&format!("{}/", nodes.url(lost))), "{summary}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_a_majority_reports_the_cause_at_once() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 3)?;
+    nodes.start_cluster(3).await?;
+    let mut nodes = without(nodes, dir.path(), 3, &[])?;
+    let failed = nodes.start_cluster(1).await.expect_err("one of three").to_string();
+    assert_eq!(failed, "members 2 and 3 were not started: pass --nodes 3");
+    let leader = nodes.start_cluster(2).await?;
+    let summary = nodes.summary(2, leader).await?;
+    assert!(summary.contains("\nmember 3 was not started: pass --nodes 3\n"), "{summary}");
+
+    let mut nodes = without(nodes, dir.path(), 3, &[1, 3])?;
+    let failed = nodes.start_cluster(3).await.expect_err("two are lost").to_string();
+    assert!(failed.starts_with("2 of 3 directories are lost: there is no majority"), "{failed}");
+    assert!(!nodes.dir(1).exists() && !nodes.dir(3).exists(), "new directories hide the loss");
+    Ok(())
+}

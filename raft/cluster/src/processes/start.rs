@@ -1,6 +1,10 @@
 //! The start of a cluster.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use super::{PATIENCE, Processes, STATUS_TIMEOUT, list};
 use crate::{
@@ -31,7 +35,7 @@ impl Processes {
     /// # Errors
     ///
     /// If an address is in use, if a node ends, for example because it is a member at another
-    /// address, or if there is no leader after a minute.
+    /// address, if most members do not run, or if there is no leader after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
         // A process that answers at one of the addresses may have any state.
         for node in 1..=count {
@@ -88,7 +92,16 @@ impl Processes {
         for node in 1..=count {
             self.start(node)?;
         }
-        self.poll(PATIENCE, async || self.members().await.map(drop)).await
+        let membership = self.poll(PATIENCE, async || self.membership().await).await?;
+        let mut running = BTreeSet::new();
+        for (&id, member) in membership.nodes() {
+            if self.client_of(id, member).await.is_some() {
+                running.insert(id);
+            }
+        }
+        let started = self.running().collect();
+        let configurations = membership.membership().get_joint_config();
+        configurations.iter().try_for_each(|voters| check_majority(voters, &running, &started))
     }
 
     /// Forms a cluster of the nodes 1 to `count` unless there is one. Waits for a leader, which all
@@ -172,6 +185,11 @@ impl Processes {
                 ),
             };
         }
+        for (id, member) in members.iter().filter(|(id, _)| **id > count) {
+            if self.client_of(*id, member).await.is_none() {
+                text += &format!("member {id} was not started: pass --nodes {id}\n");
+            }
+        }
         text += &format!(
             "\ntry:\n  curl -L -X PUT http://{url}/kv/name -d anna\n  curl -L \
              http://{url}/kv/name\n  curl -L http://{url}/cas/name --json '{{\"expected\": \
@@ -196,6 +214,34 @@ impl Processes {
     }
 }
 
+/// Checks that a majority of `voters` is among the `running` members. `started` contains the nodes
+/// that were started here, also those that are no members because their directories were lost.
+fn check_majority(
+    voters: &BTreeSet<u64>,
+    running: &BTreeSet<u64>,
+    started: &BTreeSet<u64>,
+) -> Result<()> {
+    let is_majority = |count: usize| 2 * count > voters.len();
+    if voters.is_empty() || is_majority(voters.intersection(running).count()) {
+        return Ok(());
+    }
+    let down: BTreeSet<_> = voters.difference(running).copied().collect();
+    let lost = down.intersection(started).count();
+    if !is_majority(voters.len() - lost) {
+        return Err(format!(
+            "{lost} of {} directories are lost: there is no majority; see Backups and lost nodes \
+             in raft/README.md",
+            voters.len()
+        )
+        .into());
+    }
+    let absent: Vec<_> = down.difference(started).collect();
+    let last = absent.last().copied().ok_or("no majority of the members runs")?;
+    let (members, were) = if absent.len() == 1 { ("member", "was") } else { ("members", "were") };
+    let absent = list(absent);
+    Err(format!("{members} {absent} {were} not started: pass --nodes {last}").into())
+}
+
 /// Removes the contents of a directory, and the directory unless it is `kept`.
 fn clear(dir: &Path, kept: bool) -> Result<()> {
     for entry in fs::read_dir(dir)? {
@@ -210,4 +256,28 @@ fn clear(dir: &Path, kept: bool) -> Result<()> {
         fs::remove_dir(dir)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_without_a_majority_reports_the_cause() {
+        let check = |voters: &[u64], running: &[u64], started: &[u64]| {
+            let set = |nodes: &[u64]| nodes.iter().copied().collect::<BTreeSet<_>>();
+            let checked = check_majority(&set(voters), &set(running), &set(started));
+            checked.err().map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(check(&[], &[], &[1]), "");
+        assert_eq!(check(&[1, 2, 3], &[1, 2], &[1, 2, 3]), "");
+        // The other members run elsewhere.
+        assert_eq!(check(&[1, 2, 3], &[2, 3], &[1]), "");
+        let lost = "directories are lost: there is no majority; see Backups";
+        assert!(check(&[1, 2, 3], &[1], &[1, 2, 3]).starts_with(&format!("2 of 3 {lost}")));
+        assert!(check(&[1, 2], &[2], &[1, 2]).starts_with(&format!("1 of 2 {lost}")));
+        let absent = "members 2 and 3 were not started: pass --nodes 3";
+        assert_eq!(check(&[1, 2, 3], &[1], &[1]), absent);
+        assert_eq!(check(&[1, 2, 3], &[1], &[1, 2]), "member 3 was not started: pass --nodes 3");
+    }
 }
