@@ -24,7 +24,7 @@ use crate::{
     identity::Member,
     map::Request,
     members::reason,
-    node::{COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
+    node::{COMMIT_PATIENCE, NO_MAJORITY, Node, SNAPSHOT_PATIENCE, Shared, failed, unknown_effect},
     storage::Storage,
 };
 
@@ -39,7 +39,9 @@ impl<S: Storage> Node<S> {
             return redirection;
         }
         let write = self.raft.client_write(request);
-        let Ok(written) = timeout(COMMIT_PATIENCE, write).await else { return no_majority() };
+        let Ok(written) = timeout(COMMIT_PATIENCE, write).await else {
+            return unknown_effect(NO_MAJORITY.to_owned());
+        };
         match written {
             Ok(written) if written.data.stored => Json(written.data).into_response(),
             Ok(written) => (StatusCode::CONFLICT, Json(written.data)).into_response(),

@@ -13,11 +13,12 @@
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
 //! A node that does not lead redirects requests to the leader with status 307, and names its cluster
-//! by `?cluster=ID`. A node of another cluster refuses them with status 421. Status 504 means that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a
-//! change of the members may be partial: send it again. If the addition of a node was lost, status
-//! 409 says so: its directory has joined the cluster, and a new one must replace it. A value has at
-//! most 1 MiB. The longest URL is shorter than the longest key of a store. A node ends if openraft
-//! stops, for example because its store failed.
+//! by `?cluster=ID`. A node of another cluster refuses them with status 421. Status 504 means that
+//! the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a change of
+//! the members may be partial: repeat it until it answers 204. If the addition of a node was lost,
+//! status 409 says so: its directory has joined the cluster, and a new one must replace it. A value
+//! has at most 1 MiB. The longest URL is shorter than the longest key of a store. A node ends if
+//! openraft stops, for example because its store failed.
 
 use std::{
     error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
@@ -106,6 +107,10 @@ pub struct Settings {
 /// Time in which a majority must accept an entry. A leader of openraft 0.9 without a majority waits
 /// for ever.
 pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reason of status 504 after [`COMMIT_PATIENCE`].
+pub(crate) const NO_MAJORITY: &str =
+    "no majority of the nodes has answered; the request may take effect later";
 
 /// Timeout of building a snapshot, of a purge, and of a member that catches up.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
@@ -288,12 +293,7 @@ fn location(addr: &str, uri: &Uri, cluster: &str) -> String {
     }
 }
 
-/// Returns status 504 after [`COMMIT_PATIENCE`].
-pub(crate) fn no_majority() -> HttpResponse {
-    let reason = "no majority of the nodes has answered; the request may take effect later";
-    (StatusCode::GATEWAY_TIMEOUT, reason).into_response()
-}
-
+/// Returns status 504.
 pub(crate) fn unknown_effect(reason: String) -> HttpResponse {
     (StatusCode::GATEWAY_TIMEOUT, reason).into_response()
 }
