@@ -16,6 +16,7 @@ use sievedb_cluster::{
     Result,
     check::{Faults, Run},
     describe,
+    identity::Removed,
     measure::{self, Writes},
     node,
     node::Settings,
@@ -51,7 +52,7 @@ enum Action {
         #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
         nodes: u16,
     },
-    /// Runs one node
+    /// Runs one node. Exits with 3 if its cluster has removed it
     Node(Settings),
     /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if
     /// violated, if a node ends by itself, if the cluster does not recover, or if a run has too few
@@ -112,7 +113,7 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("sieve-cluster: {}", describe(&*error));
-            ExitCode::from(2)
+            ExitCode::from(if error.is::<Removed>() { Removed::STATUS } else { 2 })
         }
     }
 }

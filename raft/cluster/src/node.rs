@@ -12,13 +12,13 @@
 //! | `GET /status`          | openraft's metrics, identity and process of the node as JSON       |
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
-//! A node that does not lead redirects requests to the leader with status 307, and names its cluster
-//! by `?cluster=ID`. A node of another cluster refuses them with status 421. Status 504 means that
-//! the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a change of
-//! the members may be partial: repeat it until it answers 204. If the addition of a node was lost,
-//! status 409 says so: its directory has joined the cluster, and a new one must replace it. A value
-//! has at most 1 MiB. The longest URL is shorter than the longest key of a store. A node ends if
-//! openraft stops, for example because its store failed.
+//! A node that does not lead redirects requests to the leader with status 307, and names its
+//! cluster by `?cluster=ID`. A node of another cluster refuses them with status 421. Status 504
+//! means that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504
+//! a change of the members may be partial: repeat it until it answers 204. If the addition of a
+//! node was lost, status 409 says so: its directory has joined the cluster, and a new one must
+//! replace it. A value has at most 1 MiB. The longest URL is shorter than the longest key of a
+//! store. A node ends if openraft stops, for example because its store failed.
 
 use std::{
     error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
@@ -40,7 +40,7 @@ use tokio::sync::Notify;
 
 use crate::{
     Result, clients, describe,
-    identity::{Identity, Member, check_directory},
+    identity::{Identity, Member, Removed, check_directory},
     members,
     metrics::{metrics, status},
     network::{Blocked, MapTypes, Network},
@@ -128,11 +128,12 @@ pub(crate) struct Node<S: Storage> {
 
 pub(crate) type Shared<S> = State<Arc<Node<S>>>;
 
-/// Runs a node with the store `S` until the process ends, or until the node is removed.
+/// Runs a node with the store `S` until the process ends.
 ///
 /// # Errors
 ///
-/// If the directory has no node or another one, if the address is in use, and when openraft stops.
+/// [`Removed`] if the cluster removes the node, or has removed it. If the directory has no node or
+/// another one, if the address is in use, and when openraft stops.
 pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
@@ -185,11 +186,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
         () = serve_connections(&listener, router, CONNECTIONS) => Ok(()),
         reason = stopped => Err(format!("openraft stopped: {reason}").into()),
         () = planted_stop => Err("a planted bug has stopped the node".into()),
-        () = node.removed.notified() => {
-            let dir = node.dir.display();
-            eprintln!("node {} was removed from its cluster; delete {dir}", settings.id);
-            Ok(())
-        }
+        () = node.removed.notified() => Err(Removed::record(settings.id, &node.dir)?.into()),
     }
 }
 
@@ -273,7 +270,16 @@ impl<S: Storage> Node<S> {
                 let location = [(LOCATION, location(&addr, uri, &cluster))];
                 (StatusCode::TEMPORARY_REDIRECT, location).into_response()
             }
-            _ => (StatusCode::SERVICE_UNAVAILABLE, "there is no leader; try again").into_response(),
+            (_, None) => {
+                let id = self.identity.id;
+                let reason = format!(
+                    "this node belongs to no cluster; add it by PUT /members/{id} to a member"
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+            }
+            (None, Some(_)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "there is no leader; try again").into_response()
+            }
         }
     }
 }

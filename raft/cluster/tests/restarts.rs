@@ -16,15 +16,14 @@ fn nodes(dir: &Path, count: usize) -> Result<Processes> {
     Ok(Processes::new(Path::new(PROGRAM), dir, Places::loopback(count)?, &ARGUMENTS))
 }
 
-/// Restarts a node by hand, at another address. Returns the message of its failure.
-async fn failed_restart(nodes: &Processes, node: u64, listen: &str) -> Result<String> {
+/// Restarts a node by hand. Returns the exit status and the message of its failure.
+async fn failed_restart(nodes: &Processes, node: u64, listen: &str) -> Result<(i32, String)> {
     let mut restart = tokio::process::Command::new(PROGRAM);
     restart.args(["node", "--id", &node.to_string(), "--listen", listen]).kill_on_drop(true);
     let output = restart.arg("--dir").arg(nodes.dir(node)).output();
     let output = tokio::time::timeout(PATIENCE, output).await??;
-    let message = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    Ok(message)
+    let status = output.status.code().ok_or("a signal")?;
+    Ok((status, String::from_utf8(output.stderr)?))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,9 +36,10 @@ async fn a_member_restarts_only_at_its_address() -> Result<()> {
     nodes.applied(follower, index, PATIENCE).await?;
     nodes.kill(follower);
 
-    let used = failed_restart(&nodes, follower, &nodes.peer_address(leader)).await?;
+    let (status, used) = failed_restart(&nodes, follower, &nodes.peer_address(leader)).await?;
+    assert_eq!(status, 2, "{used}");
     assert!(used.contains("cannot listen on") && !used.contains("another address"), "{used}");
-    let moved = failed_restart(&nodes, follower, "127.0.0.1:0").await?;
+    let (_, moved) = failed_restart(&nodes, follower, "127.0.0.1:0").await?;
     let expected = format!("node {follower} is a member at {}", nodes.peer_address(follower));
     assert!(moved.contains(&expected) && moved.contains("start it there"), "{moved}");
     nodes.start(follower)?;
@@ -118,5 +118,41 @@ async fn a_start_without_a_majority_reports_the_cause_at_once() -> Result<()> {
     let failed = nodes.start_cluster(3).await.expect_err("two are lost").to_string();
     assert!(failed.starts_with("2 of 3 directories are lost: there is no majority"), "{failed}");
     assert!(!nodes.dir(1).exists() && !nodes.dir(3).exists(), "new directories hide the loss");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_node_is_not_restarted() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 3)?;
+    let leader = nodes.start_cluster(3).await?;
+    let (removed, address) = (leader % 3 + 1, nodes.peer_address(leader % 3 + 1));
+    let client = nodes.client(leader, PATIENCE)?;
+    client.call("DELETE", &format!("/members/{removed}"), "").await?;
+    let advice = format!("delete {}, and add a new node", nodes.dir(removed).display());
+    let ended = async || match nodes.end(removed) {
+        Some(end) => Ok(end),
+        None => Err("it runs".into()),
+    };
+    // The end of a node ends a poll, too.
+    let end = nodes.poll(PATIENCE, ended).await.unwrap_or_else(|error| error.to_string());
+    assert!(end.contains("exit status 3"), "{end}");
+    nodes.kill(removed);
+    let (status, message) = failed_restart(&nodes, removed, &address).await?;
+    assert_eq!(status, 3, "{message}");
+    assert!(message.contains("was removed from its cluster") && message.contains(&advice));
+
+    // A new node has no leader because it has no cluster.
+    fs::remove_dir_all(nodes.dir(removed))?;
+    nodes.start(removed)?;
+    let answers = async || nodes.status(removed).await.map(drop);
+    nodes.poll(PATIENCE, answers).await?;
+    match nodes.client(removed, PATIENCE)?.get("name").await {
+        Err(Failure::NoEffect(message)) => {
+            let expected = format!("belongs to no cluster; add it by PUT /members/{removed}");
+            assert!(message.contains(&expected), "{message}");
+        }
+        other => return Err(format!("{other:?}").into()),
+    }
     Ok(())
 }
