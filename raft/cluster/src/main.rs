@@ -156,12 +156,11 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
             () = tokio::time::sleep(ENDS_POLL) => {}
         }
         for (node, end) in cluster.take_ended() {
-            let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
-            let members = cluster.members().await.unwrap_or_default();
-            if !members.is_empty() && !members.contains_key(&node) {
-                println!("{end}; it is no member; to add a new one, delete {}", dir.display());
+            if cluster.is_removed(node) {
+                println!("{end}; {}", cluster.removal(node));
                 continue;
             }
+            let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
             println!("{end}; to restart it:");
             println!("  sieve-cluster node --id {node} --listen {address} --dir {}", dir.display());
         }

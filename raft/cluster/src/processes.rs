@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::{
     Result,
     client::Client,
-    identity::{Member, is_unused},
+    identity::{Member, is_removed, is_unused},
     places::Places,
 };
 
@@ -63,6 +63,12 @@ impl Processes {
     #[must_use]
     pub fn dir(&self, node: u64) -> PathBuf {
         self.dir.join(format!("node{node}"))
+    }
+
+    /// Returns `true` if the directory of a node records that its cluster has removed it.
+    #[must_use]
+    pub fn is_removed(&self, node: u64) -> bool {
+        is_removed(&self.dir(node))
     }
 
     /// Returns the address of a node for the other nodes.

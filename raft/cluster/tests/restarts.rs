@@ -142,6 +142,13 @@ async fn a_removed_node_is_not_restarted() -> Result<()> {
     assert_eq!(status, 3, "{message}");
     assert!(message.contains("was removed from its cluster") && message.contains(&advice));
 
+    // A start skips it.
+    let mut nodes = without(nodes, dir.path(), 3, &[])?;
+    let leader = nodes.start_cluster(3).await?;
+    let summary = nodes.summary(3, leader).await?;
+    let expected = format!("\nnode {removed}: removed from the cluster; to add a new node, delete");
+    assert!(format!("\n{summary}").contains(&expected), "{summary}");
+
     // A new node has no leader because it has no cluster.
     fs::remove_dir_all(nodes.dir(removed))?;
     nodes.start(removed)?;

@@ -28,9 +28,9 @@ pub enum Role {
 }
 
 impl Processes {
-    /// Starts nodes 1 to `count`, and waits for a leader. If none of them is a member of a cluster,
-    /// they form a new one. If it fails before that, it removes the directories that it has
-    /// created.
+    /// Starts nodes 1 to `count`, except removed ones, and waits for a leader. If none of them is a
+    /// member of a cluster, they form a new one. If it fails before that, it removes the
+    /// directories that it has created.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Processes {
             }
             return Err(error);
         }
-        let led = self.form_or_join(count).await;
+        let led = self.form_or_join().await;
         if led.is_err() {
             // The nodes may be members now.
             self.kill_all();
@@ -87,9 +87,9 @@ impl Processes {
         .into())
     }
 
-    /// Starts nodes 1 to `count`, and waits until they answer.
+    /// Starts nodes 1 to `count`, except removed ones, and waits until they answer.
     async fn start_nodes(&mut self, count: u64) -> Result<()> {
-        for node in 1..=count {
+        for node in (1..=count).filter(|&node| !self.is_removed(node)).collect::<Vec<_>>() {
             self.start(node)?;
         }
         let membership = self.poll(PATIENCE, async || self.membership().await).await?;
@@ -104,16 +104,18 @@ impl Processes {
         configurations.iter().try_for_each(|voters| check_majority(voters, &running, &started))
     }
 
-    /// Forms a cluster of the nodes 1 to `count` unless there is one. Waits for a leader, which all
-    /// of these nodes that are members report.
-    async fn form_or_join(&self, count: u64) -> Result<u64> {
-        let own: BTreeMap<_, _> = (1..=count).map(|node| (node, self.peer_address(node))).collect();
+    /// Forms a cluster of the running nodes unless there is one. Waits for a leader, which all of
+    /// these nodes that are members report.
+    async fn form_or_join(&self) -> Result<u64> {
+        let own: BTreeMap<_, _> =
+            self.running().map(|node| (node, self.peer_address(node))).collect();
         let body = serde_json::to_string(&own)?;
-        let client = self.client(1, PATIENCE)?;
+        let first = self.running().next().ok_or("all nodes were removed from their cluster")?;
+        let client = self.client(first, PATIENCE)?;
         let form_or_join = async || {
             let members = self.members().await?;
             if members.is_empty() {
-                // Status 409 if node 1 had not reported its members yet. The next call reads them.
+                // Status 409 if it had not reported its members yet. The next call reads them.
                 client.call("POST", "/members", &body).await?;
                 return Err("the cluster is being formed".into());
             }
@@ -152,6 +154,16 @@ impl Processes {
         (about.id == id && about.directory == member.directory).then_some(client)
     }
 
+    /// Describes a removed node.
+    #[must_use]
+    pub fn removal(&self, node: u64) -> String {
+        let dir = self.dir(node);
+        format!(
+            "removed from the cluster; to add a new node, delete {}, and start again",
+            dir.display()
+        )
+    }
+
     /// Describes the nodes 1 to `count` after a start, and requests to try.
     ///
     /// # Errors
@@ -164,7 +176,10 @@ impl Processes {
         let change = "curl -L --fail-with-body -X";
         let mut text = String::new();
         for node in 1..=count {
-            let process = self.process_id(node).ok_or("a node has ended")?;
+            let Some(process) = self.process_id(node) else {
+                text += &format!("node {node}: {}\n", self.removal(node));
+                continue;
+            };
             let role = self.role(node, &members).await?;
             let leads = if node == leader && role == Role::Member { ", leader" } else { "" };
             text += &format!("node {node}: {}, process {process}{leads}\n", self.url(node));
@@ -178,11 +193,9 @@ impl Processes {
                     "  not the member {node}, whose directory is lost; to replace that member:\n  \
                      {remove} && {add}\n"
                 ),
-                Role::Removed => format!(
-                    "  removed from the cluster, or its addition was lost\n  to add a new node, \
-                     delete {}, and start again\n",
-                    self.dir(node).display()
-                ),
+                Role::Removed => {
+                    format!("  its addition was lost, or it was {}\n", self.removal(node))
+                }
             };
         }
         for (id, member) in members.iter().filter(|(id, _)| **id > count) {
