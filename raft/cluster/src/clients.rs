@@ -84,7 +84,7 @@ pub(crate) async fn read<S: Storage>(
     }
     match node.storage.get(&key).await {
         Ok(Some(value)) => value.into_response(),
-        Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Ok(None) => (StatusCode::NOT_FOUND, "no such key").into_response(),
         Err(error) => failed(&*error),
     }
 }

@@ -21,7 +21,10 @@ use crate::{
     Result, describe,
     identity::{Member, cluster_of},
     metrics::About,
-    node::{COMMIT_PATIENCE, NO_MAJORITY, Node, SNAPSHOT_PATIENCE, Shared, failed, unknown_effect},
+    node::{
+        COMMIT_PATIENCE, NO_ADDRESS, NO_MAJORITY, Node, SNAPSHOT_PATIENCE, Shared, failed,
+        unknown_effect,
+    },
     storage::Storage,
 };
 
@@ -289,13 +292,12 @@ fn no_node(id: u64, addr: &str, error: &(dyn std::error::Error + 'static)) -> Ht
 
 /// Checks that `address` is a host and a port, and nothing else.
 fn check_address(address: &str) -> Result<()> {
-    const EXPECTED: &str = "not an address such as 127.0.0.1:7001";
-    let authority: Authority = address.parse().map_err(|_| EXPECTED)?;
+    let authority: Authority = address.parse().map_err(|_| NO_ADDRESS)?;
     let has_host = !authority.host().is_empty() && !address.contains('@');
     if authority.as_str() == address && has_host && authority.port_u16() > Some(0) {
         return Ok(());
     }
-    Err(EXPECTED.into())
+    Err(NO_ADDRESS.into())
 }
 
 /// Checks that `address` is that of the node `id`, within [`PROBE_TIMEOUT`]. Returns its status.

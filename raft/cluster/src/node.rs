@@ -73,8 +73,8 @@ pub struct Settings {
     /// Id of the node in the cluster
     #[arg(long)]
     pub id: u64,
-    /// Address to listen on
-    #[arg(long, default_value = "127.0.0.1:7001")]
+    /// Address to listen on, which the other nodes and clients use
+    #[arg(long, default_value = "127.0.0.1:7001", value_parser = listen_address)]
     pub listen: SocketAddr,
     /// Directory of the store
     #[arg(long)]
@@ -103,6 +103,14 @@ pub struct Settings {
     #[arg(long, hide = true)]
     pub planted_bug: Option<String>,
 }
+
+/// Decodes an address to listen on.
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| NO_ADDRESS)
+}
+
+/// Message for an address that is none.
+pub(crate) const NO_ADDRESS: &str = "not an address such as 127.0.0.1:7001";
 
 /// Time in which a majority must accept an entry. A leader of openraft 0.9 without a majority waits
 /// for ever.
@@ -180,6 +188,12 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let node = Arc::new(node);
     if !settings.child {
         eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
+        if settings.listen.ip().is_unspecified() {
+            eprintln!(
+                "warning: it listens at all addresses of this machine, without authentication; \
+                 add it by one that the other nodes and clients reach"
+            );
+        }
     }
     let router = router(node.clone(), settings.faults);
     tokio::select! {
@@ -222,7 +236,10 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
     let router =
         if faults { router.route("/faults/blocked", put(peers::block::<S>)) } else { router };
     let router = router.layer(from_fn_with_state(node.clone(), check_cluster::<S>));
-    limited(router, CLIENT_LIMITS).merge(limited(peers::router(), PEER_LIMITS)).with_state(node)
+    limited(router, CLIENT_LIMITS)
+        .merge(limited(peers::router(), PEER_LIMITS))
+        .fallback(async || (StatusCode::NOT_FOUND, "no such path"))
+        .with_state(node)
 }
 
 /// The query of a redirected request.

@@ -410,3 +410,14 @@ fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
     assert!(message.contains("caused by: ") && message.contains("os error"), "{message}");
     Ok(())
 }
+
+#[test]
+fn a_name_is_no_address_to_listen_on() -> Result<()> {
+    let mut node = Command::new(PROGRAM);
+    let output =
+        node.args(["node", "--id", "1", "--listen", "localhost:7001", "--dir", "d"]).output()?;
+    let message = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("not an address such as 127.0.0.1:7001"), "{message}");
+    Ok(())
+}
