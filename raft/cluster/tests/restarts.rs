@@ -118,6 +118,10 @@ async fn a_start_without_a_majority_reports_the_cause_at_once() -> Result<()> {
     let failed = nodes.start_cluster(3).await.expect_err("two are lost").to_string();
     assert!(failed.starts_with("2 of 3 directories are lost: there is no majority"), "{failed}");
     assert!(!nodes.dir(1).exists() && !nodes.dir(3).exists(), "new directories hide the loss");
+    // A new cluster would hide the former one.
+    let failed = nodes.start_cluster(1).await.expect_err("node 2 is a member").to_string();
+    assert!(failed.ends_with("pass --nodes 2, or another directory"), "{failed}");
+    assert!(!nodes.dir(1).exists(), "a new cluster");
     Ok(())
 }
 

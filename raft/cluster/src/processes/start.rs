@@ -93,6 +93,16 @@ impl Processes {
             self.start(node)?;
         }
         let membership = self.poll(PATIENCE, async || self.membership().await).await?;
+        if membership.nodes().next().is_none()
+            && let Some(other) = self.node_after(count)?
+        {
+            let dir = self.dir(other);
+            return Err(format!(
+                "{} has a node that was not started: pass --nodes {other}, or another directory",
+                dir.display()
+            )
+            .into());
+        }
         let mut running = BTreeSet::new();
         for (&id, member) in membership.nodes() {
             if self.client_of(id, member).await.is_some() {
@@ -102,6 +112,22 @@ impl Processes {
         let started = self.running().collect();
         let configurations = membership.membership().get_joint_config();
         configurations.iter().try_for_each(|voters| check_majority(voters, &running, &started))
+    }
+
+    /// Returns the last node after `count` that has a directory: it may be a member of a cluster.
+    fn node_after(&self, count: u64) -> Result<Option<u64>> {
+        let mut last = None;
+        for entry in fs::read_dir(&self.dir)? {
+            let name = entry?.file_name();
+            let node = name.to_str().and_then(|name| name.strip_prefix("node")?.parse().ok());
+            if let Some(node) = node
+                && node > count
+                && !is_unused(&self.dir(node))?
+            {
+                last = last.max(Some(node));
+            }
+        }
+        Ok(last)
     }
 
     /// Forms a cluster of the running nodes unless there is one. Waits for a leader, which all of
