@@ -24,10 +24,7 @@ use crate::{
     identity::Member,
     map::Request,
     members::reason,
-    node::{
-        COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, redirect,
-        unknown_effect,
-    },
+    node::{COMMIT_PATIENCE, NO_MAJORITY, Node, SNAPSHOT_PATIENCE, Shared, failed, unknown_effect},
     storage::Storage,
 };
 
@@ -42,7 +39,9 @@ impl<S: Storage> Node<S> {
             return redirection;
         }
         let write = self.raft.client_write(request);
-        let Ok(written) = timeout(COMMIT_PATIENCE, write).await else { return no_majority() };
+        let Ok(written) = timeout(COMMIT_PATIENCE, write).await else {
+            return unknown_effect(NO_MAJORITY.to_owned());
+        };
         match written {
             Ok(written) if written.data.stored => Json(written.data).into_response(),
             Ok(written) => (StatusCode::CONFLICT, Json(written.data)).into_response(),
@@ -73,7 +72,7 @@ pub(crate) async fn read<S: Storage>(
         {
             let reason = match error {
                 RaftError::APIError(CheckIsLeaderError::ForwardToLeader(leader)) => {
-                    return redirect(leader.leader_node, &uri);
+                    return node.redirect(leader.leader_node, &uri);
                 }
                 RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_)) => {
                     "no majority of the members has confirmed the leader; try again".to_owned()
@@ -85,7 +84,7 @@ pub(crate) async fn read<S: Storage>(
     }
     match node.storage.get(&key).await {
         Ok(Some(value)) => value.into_response(),
-        Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Ok(None) => (StatusCode::NOT_FOUND, "no such key").into_response(),
         Err(error) => failed(&*error),
     }
 }

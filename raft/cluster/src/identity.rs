@@ -8,8 +8,12 @@
 //! which only a cluster that has it as a member sends, and no other one after that.
 
 use std::{
+    error::Error,
+    fmt,
+    fs::File,
     hash::{BuildHasher as _, RandomState},
-    path::Path,
+    net::SocketAddr,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -59,14 +63,55 @@ pub(crate) fn cluster_of<'a>(members: impl IntoIterator<Item = &'a Member>) -> R
     Ok(format!("{cluster:016x}"))
 }
 
+/// The file in the directory of a node that its cluster has removed.
+const REMOVED: &str = "removed";
+
+/// Error of a node that its cluster has removed.
+#[derive(Debug)]
+pub struct Removed {
+    id: u64,
+    dir: PathBuf,
+}
+
+impl Removed {
+    /// Exit status of a node that its cluster has removed.
+    pub const STATUS: u8 = 3;
+
+    /// Records the removal of the node `id` in its directory, so that no restart begins elections.
+    pub(crate) fn record(id: u64, dir: &Path) -> Result<Self> {
+        let file = dir.join(REMOVED);
+        let recorded = File::create(&file).and_then(|file| file.sync_all());
+        recorded.map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Self { id, dir: dir.to_owned() })
+    }
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, dir } = self;
+        let dir = dir.display();
+        write!(f, "node {id} was removed from its cluster; delete {dir}, and add a new node")
+    }
+}
+
+impl Error for Removed {}
+
+/// Returns `true` if the directory of a node records that its cluster has removed it.
+pub(crate) fn is_removed(dir: &Path) -> bool {
+    dir.join(REMOVED).exists()
+}
+
 /// Checks that a directory contains a store of `S`, or nothing if the node is new.
 ///
 /// # Errors
 ///
 /// If the directory of a node to restart has no store: a member would have lost its vote and its
-/// log. If the directory of a new node is not empty.
+/// log. If the cluster has removed the node. If the directory of a new node is not empty.
 pub(crate) fn check_directory<S: Storage>(settings: &Settings) -> Result<()> {
     let (id, dir) = (settings.id, settings.dir.display());
+    if is_removed(&settings.dir) {
+        return Err(Removed { id, dir: std::path::absolute(&settings.dir)? }.into());
+    }
     let has_store = settings.dir.join(S::NAME).is_dir();
     match settings.new {
         false if !has_store => Err(format!(
@@ -137,6 +182,30 @@ impl Identity {
         };
         let Record { id, directory, cluster } = record;
         Ok(Self { id, directory: directory.into(), cluster: Arc::new(Mutex::new(cluster)) })
+    }
+
+    /// Checks that this node, which is `member`, listens at the recorded address, which the other
+    /// members and redirections use.
+    ///
+    /// # Errors
+    ///
+    /// If it listens at another one.
+    pub(crate) async fn check_address(&self, member: &Member, listen: SocketAddr) -> Result<()> {
+        let Member { addr, directory } = member;
+        // A name that cannot be resolved now may be that of this machine.
+        let Ok(mut recorded) = tokio::net::lookup_host(addr).await else { return Ok(()) };
+        let is_any = listen.ip().is_unspecified();
+        let is_recorded = |recorded: SocketAddr| {
+            recorded.port() == listen.port() && (is_any || recorded.ip() == listen.ip())
+        };
+        if **directory != *self.directory || recorded.any(is_recorded) {
+            return Ok(());
+        }
+        Err(format!(
+            "node {} is a member at {addr}; start it there, or remove it and add a new one",
+            self.id
+        )
+        .into())
     }
 
     /// Returns the id of the cluster, or `None` before the first request of a cluster.

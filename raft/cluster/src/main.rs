@@ -16,11 +16,12 @@ use sievedb_cluster::{
     Result,
     check::{Faults, Run},
     describe,
+    identity::Removed,
     measure::{self, Writes},
     node,
     node::Settings,
     places::Places,
-    processes::{Processes, Role},
+    processes::Processes,
     storage::Sieve,
 };
 
@@ -51,7 +52,7 @@ enum Action {
         #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
         nodes: u16,
     },
-    /// Runs one node
+    /// Runs one node. Exits with 3 if its cluster has removed it
     Node(Settings),
     /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if
     /// violated, if a node ends by itself, if the cluster does not recover, or if a run has too few
@@ -112,7 +113,7 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("sieve-cluster: {}", describe(&*error));
-            ExitCode::from(2)
+            ExitCode::from(if error.is::<Removed>() { Removed::STATUS } else { 2 })
         }
     }
 }
@@ -146,35 +147,7 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
     let dir = std::path::absolute(dir)?;
     let mut cluster = Processes::new(&env::current_exe()?, &dir, places, &[]);
     let leader = cluster.start_cluster(nodes.into()).await?;
-    let members = cluster.members().await?;
-    let url = cluster.url(leader);
-    for node in 1..=u64::from(nodes) {
-        let process = cluster.process_id(node).ok_or("a node has ended")?;
-        let role = if node == leader { ", leader" } else { "" };
-        println!("node {node}: {}, process {process}{role}", cluster.url(node));
-        let remove = format!("curl -L -X DELETE {url}/members/{node}");
-        let add = format!("curl -L -X PUT {url}/members/{node} -d {}", cluster.peer_address(node));
-        match cluster.role(node, &members).await? {
-            Role::Member => {}
-            Role::New => println!("  no member; to add it: {add}"),
-            Role::Replaced => {
-                println!(
-                    "  not the member {node}, whose directory is lost; to replace that member:"
-                );
-                println!("  {remove} && {add}");
-            }
-            Role::Removed => {
-                let dir = cluster.dir(node);
-                println!("  removed from the cluster, or its addition was lost");
-                println!("  to add a new node, delete {}, and start again", dir.display());
-            }
-        }
-    }
-    println!("\ntry:");
-    println!("  curl -L -X PUT {url}/kv/name -d anna");
-    println!("  curl -L {url}/kv/name");
-    println!("  curl -L {url}/cas/name --json '{{\"expected\": \"anna\", \"value\": \"berta\"}}'");
-    println!("  curl {url}/metrics");
+    print!("{}", cluster.summary(nodes.into(), leader).await?);
     println!("Ctrl-C stops these nodes");
     let mut stopped = pin!(tokio::signal::ctrl_c());
     while cluster.running().next().is_some() {
@@ -183,12 +156,11 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
             () = tokio::time::sleep(ENDS_POLL) => {}
         }
         for (node, end) in cluster.take_ended() {
-            let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
-            let members = cluster.members().await.unwrap_or_default();
-            if !members.is_empty() && !members.contains_key(&node) {
-                println!("{end}; it is no member; to add a new one, delete {}", dir.display());
+            if cluster.is_removed(node) {
+                println!("{end}; {}", cluster.removal(node));
                 continue;
             }
+            let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
             println!("{end}; to restart it:");
             println!("  sieve-cluster node --id {node} --listen {address} --dir {}", dir.display());
         }

@@ -21,7 +21,10 @@ use crate::{
     Result, describe,
     identity::{Member, cluster_of},
     metrics::About,
-    node::{COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
+    node::{
+        COMMIT_PATIENCE, NO_ADDRESS, NO_MAJORITY, Node, SNAPSHOT_PATIENCE, Shared, failed,
+        unknown_effect,
+    },
     storage::Storage,
 };
 
@@ -109,7 +112,7 @@ pub(crate) async fn add<S: Storage>(
         Err(message) => return (StatusCode::CONFLICT, message).into_response(),
     };
     let added = node.raft.add_learner(id, member.clone(), false);
-    let Ok(added) = timeout(COMMIT_PATIENCE, added).await else { return no_majority() };
+    let Ok(added) = timeout(COMMIT_PATIENCE, added).await else { return partial(NO_MAJORITY) };
     let learner = match added {
         // openraft keeps the member that a concurrent request has added.
         Ok(learner)
@@ -131,15 +134,15 @@ pub(crate) async fn add<S: Storage>(
     };
     let wait = node.raft.wait(Some(SNAPSHOT_PATIENCE));
     if let Err(error) = wait.metrics(caught_up, "the node catches up").await {
-        return unknown_effect(describe(&error));
+        return partial(&describe(&error));
     }
     let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
     let change = node.raft.change_membership(voters, false);
-    let Ok(changed) = timeout(COMMIT_PATIENCE, change).await else { return no_majority() };
+    let Ok(changed) = timeout(COMMIT_PATIENCE, change).await else { return partial(NO_MAJORITY) };
     match changed {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         // The node is a learner.
-        Err(error) => unknown_effect(reason(&error)),
+        Err(error) => partial(&reason(&error)),
     }
 }
 
@@ -212,7 +215,7 @@ pub(crate) async fn remove<S: Storage>(
     let change =
         if is_voter { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
     let change = node.raft.change_membership(change, false);
-    let Ok(result) = timeout(COMMIT_PATIENCE, change).await else { return no_majority() };
+    let Ok(result) = timeout(COMMIT_PATIENCE, change).await else { return partial(NO_MAJORITY) };
     if result.is_ok() {
         tokio::spawn(async move { end(&node, id, &member).await });
     }
@@ -222,7 +225,7 @@ pub(crate) async fn remove<S: Storage>(
             error @ RaftError::APIError(ClientWriteError::ChangeMembershipError(
                 ChangeMembershipError::InProgress(_),
             )),
-        ) if is_voter => unknown_effect(reason(&error)),
+        ) if is_voter => partial(&reason(&error)),
         result => changed(result),
     }
 }
@@ -247,8 +250,15 @@ fn changed<T>(result: Result<T, ChangeError>) -> HttpResponse {
             (StatusCode::CONFLICT, reason(&error)).into_response()
         }
         // The entry may be in the log of another node, which leads now.
-        Err(error) => unknown_effect(reason(&error)),
+        Err(error) => partial(&reason(&error)),
     }
+}
+
+/// Returns status 504 for a change of the members that may be partial. Only a repetition completes
+/// it: a removal whose two steps had an effect answers 404 then.
+fn partial(reason: &str) -> HttpResponse {
+    let advice = "repeat the request until it answers 204, or 404 for a removed node";
+    unknown_effect(format!("{reason}; {advice}"))
 }
 
 /// Returns the reason why a write has failed.
@@ -282,13 +292,12 @@ fn no_node(id: u64, addr: &str, error: &(dyn std::error::Error + 'static)) -> Ht
 
 /// Checks that `address` is a host and a port, and nothing else.
 fn check_address(address: &str) -> Result<()> {
-    const EXPECTED: &str = "not an address such as 127.0.0.1:7001";
-    let authority: Authority = address.parse().map_err(|_| EXPECTED)?;
+    let authority: Authority = address.parse().map_err(|_| NO_ADDRESS)?;
     let has_host = !authority.host().is_empty() && !address.contains('@');
     if authority.as_str() == address && has_host && authority.port_u16() > Some(0) {
         return Ok(());
     }
-    Err(EXPECTED.into())
+    Err(NO_ADDRESS.into())
 }
 
 /// Checks that `address` is that of the node `id`, within [`PROBE_TIMEOUT`]. Returns its status.

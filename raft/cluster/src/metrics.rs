@@ -80,7 +80,16 @@ fn text(raft: &RaftMetrics<u64, Member>, store: &[Figure]) -> String {
     let leader: Vec<_> = raft.current_leader.map(|id| (String::new(), id)).into_iter().collect();
     add("sieve_raft_leader_id", "Id of the leader, absent if there is none", &leader);
 
+    // openraft reports it with each heartbeat, also if no quorum acknowledges it.
+    let quorum: Vec<_> =
+        raft.millis_since_quorum_ack.map(|age| (String::new(), age)).into_iter().collect();
+    let help = "Milliseconds since a quorum acknowledged the leader, on the leader only";
+    add("sieve_raft_quorum_ack_age_milliseconds", help, &quorum);
+
     let membership = raft.membership_config.membership();
+    let is_joint = membership.get_joint_config().len() > 1;
+    let help = "1 if a change of the members is incomplete";
+    add("sieve_raft_membership_is_joint", help, &single(u64::from(is_joint)));
     let voters: Vec<_> = membership.voter_ids().collect();
     let members = membership.nodes().map(|(id, Member { addr, .. })| {
         let role = if voters.contains(id) { "voter" } else { "learner" };
@@ -121,7 +130,8 @@ mod tests {
         raft.state = ServerState::Leader;
         raft.current_leader = Some(1);
         raft.last_log_index = Some(20);
-        raft.membership_config = Arc::new(StoredMembership::new(log_id(5), membership));
+        raft.millis_since_quorum_ack = Some(90);
+        raft.membership_config = Arc::new(StoredMembership::new(log_id(5), membership.clone()));
         raft.replication = Some(BTreeMap::from([(1, log_id(20)), (2, log_id(15)), (3, None)]));
         let leading = text(&raft, &[("sieve_memtable_bytes", "Bytes of memtables", 7)]);
         for line in [
@@ -131,6 +141,8 @@ mod tests {
             "sieve_memtable_bytes 7",
             "sieve_raft_member{node=\"2\",address=\"127.0.0.1:7002\",role=\"voter\"} 1",
             "sieve_raft_member{node=\"3\",address=\"127.0.0.1:7003\",role=\"learner\"} 1",
+            "sieve_raft_membership_is_joint 0",
+            "sieve_raft_quorum_ack_age_milliseconds 90",
             "# TYPE sieve_raft_follower_lag gauge",
             "sieve_raft_follower_lag{node=\"2\"} 5",
             "sieve_raft_follower_lag{node=\"3\"} 20",
@@ -139,10 +151,17 @@ mod tests {
         }
         assert!(!leading.contains("sieve_raft_follower_lag{node=\"1\"}"), "{leading}");
 
+        let (nodes, both) = (membership.nodes(), [BTreeSet::from([1, 2]), BTreeSet::from([1])]);
+        let nodes: BTreeMap<_, _> = nodes.map(|(id, member)| (*id, member.clone())).collect();
+        let membership = Membership::new(both.to_vec(), nodes);
+        raft.membership_config = Arc::new(StoredMembership::new(log_id(6), membership));
+        raft.millis_since_quorum_ack = None;
         raft.current_leader = None;
         raft.replication = None;
         let alone = text(&raft, &[]);
+        assert!(alone.contains("\nsieve_raft_membership_is_joint 1\n"), "{alone}");
         assert!(!alone.contains("\nsieve_raft_leader_id"), "{alone}");
+        assert!(!alone.contains("\nsieve_raft_quorum_ack_age_milliseconds"), "{alone}");
         assert!(!alone.contains("\nsieve_raft_follower_lag"), "{alone}");
     }
 }

@@ -12,12 +12,13 @@
 //! | `GET /status`          | openraft's metrics, identity and process of the node as JSON       |
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
-//! A node that does not lead redirects requests to the leader with status 307. Status 504 means
-//! that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a
-//! change of the members may be partial: send it again. If the addition of a node was lost, status
-//! 409 says so: its directory has joined the cluster, and a new one must replace it. A value has at
-//! most 1 MiB. The longest URL is shorter than the longest key of a store. A node ends if openraft
-//! stops, for example because its store failed.
+//! A node that does not lead redirects requests to the leader with status 307, and names its
+//! cluster by `?cluster=ID`. A node of another cluster refuses them with status 421. Status 504
+//! means that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504
+//! a change of the members may be partial: repeat it until it answers 204. If the addition of a
+//! node was lost, status 409 says so: its directory has joined the cluster, and a new one must
+//! replace it. A value has at most 1 MiB. The longest URL is shorter than the longest key of a
+//! store. A node ends if openraft stops, for example because its store failed.
 
 use std::{
     error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
@@ -26,18 +27,20 @@ use std::{
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Query, Request, State},
     http::{StatusCode, Uri, header::LOCATION},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
 };
 use clap::value_parser;
-use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, metrics::WaitError};
+use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, StorageHelper, metrics::WaitError};
+use serde::Deserialize;
 use tokio::sync::Notify;
 
 use crate::{
     Result, clients, describe,
-    identity::{Identity, Member, check_directory},
+    identity::{Identity, Member, Removed, check_directory},
     members,
     metrics::{metrics, status},
     network::{Blocked, MapTypes, Network},
@@ -70,8 +73,8 @@ pub struct Settings {
     /// Id of the node in the cluster
     #[arg(long)]
     pub id: u64,
-    /// Address to listen on
-    #[arg(long, default_value = "127.0.0.1:7001")]
+    /// Address to listen on, which the other nodes and clients use
+    #[arg(long, default_value = "127.0.0.1:7001", value_parser = listen_address)]
     pub listen: SocketAddr,
     /// Directory of the store
     #[arg(long)]
@@ -101,9 +104,21 @@ pub struct Settings {
     pub planted_bug: Option<String>,
 }
 
+/// Decodes an address to listen on.
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| NO_ADDRESS)
+}
+
+/// Message for an address that is none.
+pub(crate) const NO_ADDRESS: &str = "not an address such as 127.0.0.1:7001";
+
 /// Time in which a majority must accept an entry. A leader of openraft 0.9 without a majority waits
 /// for ever.
 pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reason of status 504 after [`COMMIT_PATIENCE`].
+pub(crate) const NO_MAJORITY: &str =
+    "no majority of the nodes has answered; the request may take effect later";
 
 /// Timeout of building a snapshot, of a purge, and of a member that catches up.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
@@ -121,11 +136,12 @@ pub(crate) struct Node<S: Storage> {
 
 pub(crate) type Shared<S> = State<Arc<Node<S>>>;
 
-/// Runs a node with the store `S` until the process ends, or until the node is removed.
+/// Runs a node with the store `S` until the process ends.
 ///
 /// # Errors
 ///
-/// If the directory has no node or another one, if the address is in use, and when openraft stops.
+/// [`Removed`] if the cluster removes the node, or has removed it. If the directory has no node or
+/// another one, if the address is in use, and when openraft stops.
 pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
@@ -137,10 +153,16 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     // Before a store is created.
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| {
-        format!("cannot listen on {}: {error}; use another address", settings.listen)
+        let advice =
+            if settings.new { "use another address" } else { "end the process that listens there" };
+        format!("cannot listen on {}: {error}; {advice}", settings.listen)
     })?;
-    let (storage, mut log, state_machine) = S::open(&settings)?;
+    let (storage, mut log, mut state_machine) = S::open(&settings)?;
     let identity = Identity::open(&storage, &mut log, &settings).await?;
+    let members = StorageHelper::new(&mut log, &mut state_machine).get_membership().await?;
+    if let Some(member) = members.effective().membership().get_node(&settings.id) {
+        identity.check_address(member, listener.local_addr()?).await?;
+    }
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: 100,
@@ -166,17 +188,19 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let node = Arc::new(node);
     if !settings.child {
         eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
+        if settings.listen.ip().is_unspecified() {
+            eprintln!(
+                "warning: it listens at all addresses of this machine, without authentication; \
+                 add it by one that the other nodes and clients reach"
+            );
+        }
     }
     let router = router(node.clone(), settings.faults);
     tokio::select! {
         () = serve_connections(&listener, router, CONNECTIONS) => Ok(()),
         reason = stopped => Err(format!("openraft stopped: {reason}").into()),
         () = planted_stop => Err("a planted bug has stopped the node".into()),
-        () = node.removed.notified() => {
-            let dir = node.dir.display();
-            eprintln!("node {} was removed from its cluster; delete {dir}", settings.id);
-            Ok(())
-        }
+        () = node.removed.notified() => Err(Removed::record(settings.id, &node.dir)?.into()),
     }
 }
 
@@ -211,7 +235,35 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
         .route("/metrics", get(metrics::<S>));
     let router =
         if faults { router.route("/faults/blocked", put(peers::block::<S>)) } else { router };
-    limited(router, CLIENT_LIMITS).merge(limited(peers::router(), PEER_LIMITS)).with_state(node)
+    let router = router.layer(from_fn_with_state(node.clone(), check_cluster::<S>));
+    limited(router, CLIENT_LIMITS)
+        .merge(limited(peers::router(), PEER_LIMITS))
+        .fallback(async || (StatusCode::NOT_FOUND, "no such path"))
+        .with_state(node)
+}
+
+/// The query of a redirected request.
+#[derive(Deserialize)]
+struct Redirected {
+    /// Id of the cluster of the node that has redirected the request.
+    cluster: Option<String>,
+}
+
+/// Refuses a request that a node of another cluster has redirected.
+async fn check_cluster<S: Storage>(
+    State(node): Shared<S>,
+    Query(Redirected { cluster }): Query<Redirected>,
+    request: Request,
+    next: Next,
+) -> HttpResponse {
+    match cluster {
+        Some(cluster) if node.identity.cluster().as_ref() != Some(&cluster) => {
+            let id = node.identity.id;
+            let message = format!("this is node {id}, which does not belong to cluster {cluster}");
+            (StatusCode::MISDIRECTED_REQUEST, message).into_response()
+        }
+        _ => next.run(request).await,
+    }
 }
 
 impl<S: Storage> Node<S> {
@@ -222,32 +274,49 @@ impl<S: Storage> Node<S> {
             Some(leader) if leader == metrics.id => None,
             Some(leader) => {
                 let node = metrics.membership_config.membership().get_node(&leader).cloned();
-                Some(redirect(node, uri))
+                Some(self.redirect(node, uri))
             }
-            None => Some(redirect(None, uri)),
+            None => Some(self.redirect(None, uri)),
+        }
+    }
+
+    /// Returns status 307 to the leader `node`, or 503 if there is none.
+    pub(crate) fn redirect(&self, node: Option<Member>, uri: &Uri) -> HttpResponse {
+        match (node, self.identity.cluster()) {
+            (Some(Member { addr, .. }), Some(cluster)) => {
+                let location = [(LOCATION, location(&addr, uri, &cluster))];
+                (StatusCode::TEMPORARY_REDIRECT, location).into_response()
+            }
+            (_, None) => {
+                let id = self.identity.id;
+                let reason = format!(
+                    "this node belongs to no cluster; add it by PUT /members/{id} to a member"
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+            }
+            (None, Some(_)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "there is no leader; try again").into_response()
+            }
         }
     }
 }
 
-/// Returns status 307 to the leader `node`, or 503 if there is none.
-pub(crate) fn redirect(node: Option<Member>, uri: &Uri) -> HttpResponse {
-    match node {
-        Some(node) => {
-            // The URI of a request through a proxy has a host.
-            let path = uri.path_and_query().map_or("/", |path| path.as_str());
-            let location = [(LOCATION, format!("http://{}{path}", node.addr))];
-            (StatusCode::TEMPORARY_REDIRECT, location).into_response()
-        }
-        None => (StatusCode::SERVICE_UNAVAILABLE, "there is no leader; try again").into_response(),
+/// Returns the URL of a request to the leader at `addr`. It names the cluster: if the leader is
+/// down, another one may listen there.
+fn location(addr: &str, uri: &Uri, cluster: &str) -> String {
+    let query = uri.query().unwrap_or_default();
+    // Another node has redirected the request to this one.
+    let is_named = query.split('&').any(|part| part.starts_with("cluster="));
+    // The URI of a request through a proxy has a host.
+    let url = format!("http://{addr}{}", uri.path_and_query().map_or("/", |path| path.as_str()));
+    match uri.query() {
+        Some(_) if is_named => url,
+        Some(_) => format!("{url}&cluster={cluster}"),
+        None => format!("{url}?cluster={cluster}"),
     }
 }
 
-/// Returns status 504 after [`COMMIT_PATIENCE`].
-pub(crate) fn no_majority() -> HttpResponse {
-    let reason = "no majority of the nodes has answered; the request may take effect later";
-    (StatusCode::GATEWAY_TIMEOUT, reason).into_response()
-}
-
+/// Returns status 504.
 pub(crate) fn unknown_effect(reason: String) -> HttpResponse {
     (StatusCode::GATEWAY_TIMEOUT, reason).into_response()
 }
@@ -261,13 +330,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_through_a_proxy_are_redirected_to_the_leader() {
-        let (addr, directory) = ("127.0.0.1:7002".to_owned(), String::new());
-        let leader = Some(Member { addr, directory });
-        for uri in ["/kv/a?local=true", "http://proxy:80/kv/a?local=true"] {
-            let response = redirect(leader.clone(), &uri.parse().expect("a URI"));
-            assert_eq!(response.status(), StatusCode::TEMPORARY_REDIRECT);
-            assert_eq!(response.headers()[LOCATION], "http://127.0.0.1:7002/kv/a?local=true");
+    fn requests_are_redirected_to_the_leader_of_the_cluster() {
+        let leader = "http://127.0.0.1:7002/kv/a?";
+        for (uri, query) in [
+            ("/kv/a", "cluster=1f"),
+            ("/kv/a?local=true", "local=true&cluster=1f"),
+            ("http://proxy:80/kv/a?local=true", "local=true&cluster=1f"),
+            ("/kv/a?local=true&cluster=1f", "local=true&cluster=1f"),
+        ] {
+            let uri = uri.parse().expect("a URI");
+            assert_eq!(location("127.0.0.1:7002", &uri, "1f"), format!("{leader}{query}"));
         }
     }
 }

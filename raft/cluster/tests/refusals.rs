@@ -354,26 +354,47 @@ async fn requests_without_a_majority_return() -> Result<()> {
     }
     let client = nodes.client(leader, PATIENCE)?;
     let remove = format!("/members/{}", others[1]);
+    let alone = async || {
+        let metrics = client.call("GET", "/metrics", "").await?;
+        let name = "\nsieve_raft_quorum_ack_age_milliseconds ";
+        let age = metrics.split_once(name).and_then(|(_, rest)| rest.lines().next());
+        let age = age.and_then(|age| age.parse::<u64>().ok());
+        if age > Some(1000) { Ok(()) } else { Err(format!("{age:?} ms").into()) }
+    };
+    nodes.poll(PATIENCE, alone).await?;
     let (written, removed, read) = tokio::join!(
         client.put("name", "anna"),
         client.call("DELETE", &remove, ""),
         client.get("name")
     );
-    for result in [written.map(|_| String::new()), removed] {
+    for (result, advice) in
+        [(written.map(|_| String::new()), ""), (removed, "repeat the request until it answers 204")]
+    {
         match result {
-            Err(Failure::Unknown(reason)) => assert!(reason.contains("no majority"), "{reason}"),
+            Err(Failure::Unknown(reason)) => {
+                assert!(reason.contains("no majority") && reason.contains(advice), "{reason}");
+            }
             other => return Err(format!("{other:?}").into()),
         }
     }
     assert!(matches!(read, Err(Failure::NoEffect(_))), "{read:?}");
 
-    // The write takes effect later.
+    // The write takes effect later. Only a repetition of the request completes the removal.
     nodes.start(others[0])?;
     let written = async || match client.get("name").await?.as_deref() {
         Some("anna") => Ok(()),
         other => Err(format!("{other:?}").into()),
     };
-    nodes.poll(PATIENCE, written).await
+    nodes.poll(PATIENCE, written).await?;
+    let is_joint = async || {
+        let metrics = client.call("GET", "/metrics", "").await?;
+        Ok::<_, Failure>(metrics.contains("\nsieve_raft_membership_is_joint 1\n"))
+    };
+    assert!(is_joint().await?);
+    let removed = async || Ok(client.call("DELETE", &remove, "").await.map(drop)?);
+    nodes.poll(PATIENCE, removed).await?;
+    assert!(!is_joint().await?);
+    Ok(())
 }
 
 #[test]
@@ -387,5 +408,16 @@ fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
     let message = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("caused by: ") && message.contains("os error"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn a_name_is_no_address_to_listen_on() -> Result<()> {
+    let mut node = Command::new(PROGRAM);
+    let output =
+        node.args(["node", "--id", "1", "--listen", "localhost:7001", "--dir", "d"]).output()?;
+    let message = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("not an address such as 127.0.0.1:7001"), "{message}");
     Ok(())
 }
