@@ -14,6 +14,7 @@
 //! | [`storage`]         | the store of a node                                               |
 //! | [`client`]          | requests of a client                                              |
 //! | [`processes`]       | nodes as processes: killed, paused, isolated                      |
+//! | `directories`       | the directory of a cluster of processes                           |
 //! | [`places`]          | addresses of nodes, on loopback or in network namespaces          |
 //! | [`linearizability`] | a checker of histories                                            |
 //! | [`check`]           | random histories with faults                                      |
@@ -29,6 +30,7 @@ use std::error::Error;
 pub mod check;
 pub mod client;
 mod clients;
+mod directories;
 pub mod identity;
 pub mod linearizability;
 pub mod map;

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, mem,
+    fs::File,
+    mem,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Stdio},
@@ -15,6 +16,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::{
     Result,
     client::Client,
+    directories::{self, clear},
     identity::{Member, is_unused},
     metrics::About,
     places::Places,
@@ -49,6 +51,8 @@ pub struct Processes {
     nodes: BTreeMap<u64, Child>,
     ended: Vec<(u64, String)>,
     isolated: BTreeSet<u64>,
+    /// Held from the start of the cluster on.
+    lock: Option<File>,
 }
 
 impl Processes {
@@ -64,6 +68,7 @@ impl Processes {
             nodes: BTreeMap::new(),
             ended: Vec::new(),
             isolated: BTreeSet::new(),
+            lock: None,
         }
     }
 
@@ -115,7 +120,7 @@ impl Processes {
     ///
     /// If the process cannot be started.
     pub fn start_with(&mut self, node: u64, more: &[&str]) -> Result<()> {
-        fs::create_dir_all(self.dir(node))?;
+        directories::create(&self.dir(node))?;
         let mut command = self.places.command(node, &self.program);
         command.args(["node", "--child", "--id", &node.to_string()]);
         command.arg("--listen").arg(self.places.listen_address(node).to_string());
@@ -224,14 +229,17 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If an address is in use, if a node ends, if it is a member of its cluster at another
-    /// address, or if there is no leader after a minute.
+    /// If an address or the directory is in use, if a node ends, if it is a member of its cluster
+    /// at another address, or if there is no leader after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
         // A process that answers at one of the addresses may have any state.
         for node in 1..=count {
             self.check_address(node).await?;
         }
         let existed = self.dir.exists();
+        if self.lock.is_none() {
+            self.lock = Some(directories::lock(&self.dir)?);
+        }
         let mut created = Vec::new();
         for dir in (1..=count).map(|node| self.dir(node)) {
             if is_unused(&dir)? {
@@ -244,10 +252,8 @@ impl Processes {
             for (existed, dir) in created {
                 let _ = clear(&dir, existed);
             }
-            if !existed {
-                // Fails if it contains a node that another process has created.
-                let _ = fs::remove_dir(&self.dir);
-            }
+            directories::remove_lock(&self.dir, existed);
+            self.lock = None;
             return Err(error);
         }
         let led = self.form_or_join(count).await;
@@ -465,22 +471,6 @@ impl Processes {
         }
         Ok(status)
     }
-}
-
-/// Removes the contents of a directory, and the directory unless it is `kept`.
-fn clear(dir: &Path, kept: bool) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    if !kept {
-        fs::remove_dir(dir)?;
-    }
-    Ok(())
 }
 
 /// Returns numbers as a list in a sentence.
