@@ -28,12 +28,13 @@ use axum::{
     Router,
     extract::State,
     http::{StatusCode, Uri, header::LOCATION},
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
 };
 use clap::value_parser;
 use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, metrics::WaitError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     Result, clients, describe,
@@ -59,6 +60,9 @@ const CLIENT_LIMITS: Limits = Limits { bytes: VALUE_BYTES_MAX, patience: Duratio
 /// Limits of the body of a request between nodes: entries or a part of a snapshot, and its
 /// envelope.
 const PEER_LIMITS: Limits = Limits { bytes: 16 << 20, patience: Duration::from_secs(120) };
+
+/// Concurrent requests of other nodes. Each of them has its body in memory.
+const PEER_REQUESTS_MAX: usize = 8;
 
 /// Default and maximum length of a part of a snapshot, in bytes. It fits into a request between
 /// nodes.
@@ -114,6 +118,8 @@ pub(crate) struct Node<S: Storage> {
     pub(crate) network: Network,
     pub(crate) raft: Raft<S::Types>,
     pub(crate) storage: S,
+    /// Places for [`PEER_REQUESTS_MAX`].
+    pub(crate) peer_requests: Semaphore,
     /// Notified when the cluster has removed this node.
     pub(crate) removed: Notify,
     pub(crate) stale_reads: bool,
@@ -161,8 +167,8 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let stopped = stopped(raft.clone());
     let planted_stop = planted_stop(raft.clone(), settings.clone());
     let dir = std::path::absolute(&settings.dir)?;
-    let removed = Notify::new();
-    let node = Node { identity, dir, network, raft, storage, removed, stale_reads };
+    let (removed, peer_requests) = (Notify::new(), Semaphore::new(PEER_REQUESTS_MAX));
+    let node = Node { identity, dir, network, raft, storage, peer_requests, removed, stale_reads };
     let node = Arc::new(node);
     if !settings.child {
         eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
@@ -211,7 +217,9 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
         .route("/metrics", get(metrics::<S>));
     let router =
         if faults { router.route("/faults/blocked", put(peers::block::<S>)) } else { router };
-    limited(router, CLIENT_LIMITS).merge(limited(peers::router(), PEER_LIMITS)).with_state(node)
+    let admit = from_fn_with_state(node.clone(), peers::admit::<S>);
+    let peers = limited(peers::router(), PEER_LIMITS).route_layer(admit);
+    limited(router, CLIENT_LIMITS).merge(peers).with_state(node)
 }
 
 impl<S: Storage> Node<S> {

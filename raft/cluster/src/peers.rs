@@ -8,8 +8,9 @@ use std::{
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::State,
+    extract::{Request, State},
     http::{HeaderMap, StatusCode},
+    middleware::Next,
     response::{IntoResponse as _, Response as HttpResponse},
     routing::post,
 };
@@ -31,6 +32,33 @@ pub(crate) fn router<S: Storage>() -> Router<Arc<Node<S>>> {
         .route("/raft/removed", post(removed::<S>))
 }
 
+/// Refuses a request before its body is read, unless it is for this node.
+pub(crate) async fn admit<S: Storage>(
+    State(node): Shared<S>,
+    request: Request,
+    next: Next,
+) -> HttpResponse {
+    if let Ok(sender) = header(request.headers(), SENDER).parse()
+        && node.network.blocked.contains(sender)
+    {
+        // As if the request were lost, but not until a timeout that outlasts the partition.
+        node.network.blocked.end(sender).await;
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    if let Err(reason) = check_envelope(&node, request.headers()) {
+        return refused(reason);
+    }
+    let Ok(_place) = node.peer_requests.acquire().await else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    next.run(request).await
+}
+
+/// Returns a header, or an empty string if it is missing.
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 /// Sets the nodes to and from which this node drops requests.
 pub(crate) async fn block<S: Storage>(
     State(node): Shared<S>,
@@ -41,17 +69,14 @@ pub(crate) async fn block<S: Storage>(
 }
 
 /// Checks that a request is for this node and this directory, and comes from its cluster, if it
-/// has one. Returns the id of that of the sender.
+/// has one.
 ///
 /// # Errors
 ///
 /// The reason why the request is refused.
-fn check_envelope<'a, S: Storage>(
-    node: &Node<S>,
-    headers: &'a HeaderMap,
-) -> Result<&'a str, String> {
+fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(), String> {
     let id = node.identity.id;
-    let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let header = |name| header(headers, name);
     let (target, cluster) = (header(TARGET), header(CLUSTER));
     // A node that answers for another one would be counted twice in a majority.
     if target != id.to_string() {
@@ -68,8 +93,7 @@ fn check_envelope<'a, S: Storage>(
             node.dir.display()
         ));
     }
-    node.identity.check_cluster(cluster).map_err(|error| error.to_string())?;
-    Ok(cluster)
+    node.identity.check_cluster(cluster).map_err(|error| error.to_string())
 }
 
 /// Returns status 421. Prints a reason why requests are refused, once.
@@ -92,18 +116,7 @@ async fn answer<S: Storage, R: for<'a> Deserialize<'a>, T: Serialize>(
     body: &Bytes,
     handle: impl AsyncFnOnce(R) -> T,
 ) -> HttpResponse {
-    let sender = headers.get(SENDER).and_then(|value| value.to_str().ok()?.parse().ok());
-    if let Some(sender) = sender
-        && node.network.blocked.contains(sender)
-    {
-        // As if the request were lost, but not until a timeout that outlasts the partition.
-        node.network.blocked.end(sender).await;
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    }
-    let cluster = match check_envelope(node, headers) {
-        Ok(cluster) => cluster,
-        Err(reason) => return refused(reason),
-    };
+    let cluster = header(headers, CLUSTER);
     let request = match postcard::from_bytes(body) {
         Ok(request) => request,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
