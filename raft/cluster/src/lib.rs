@@ -10,6 +10,7 @@
 //! | `metrics`           | the state of a node                                               |
 //! | [`network`]         | requests to other nodes                                           |
 //! | `peers`             | requests of other nodes                                           |
+//! | `forged`            | checks of requests that no node would send                        |
 //! | [`identity`]        | which node, cluster and directory a process is                    |
 //! | [`storage`]         | the store of a node                                               |
 //! | [`client`]          | requests of a client                                              |
@@ -31,6 +32,7 @@ pub mod check;
 pub mod client;
 mod clients;
 mod directories;
+mod forged;
 pub mod identity;
 pub mod linearizability;
 pub mod map;

@@ -14,10 +14,11 @@ use axum::{
     response::{IntoResponse as _, Response as HttpResponse},
     routing::post,
 };
-use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest};
+use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    forged::Check,
     network::{CLUSTER, DIRECTORY, SENDER, TARGET},
     node::{Node, Shared, failed},
     storage::Storage,
@@ -110,17 +111,21 @@ fn refused(reason: String) -> HttpResponse {
 
 /// Decodes a request of another node, calls `handle`, and encodes the response. A new node joins
 /// the cluster of the first request.
-async fn answer<S: Storage, R: for<'a> Deserialize<'a>, T: Serialize>(
+async fn answer<S: Storage, R: Check + for<'a> Deserialize<'a>, T: Serialize>(
     node: &Node<S>,
     headers: &HeaderMap,
     body: &Bytes,
     handle: impl AsyncFnOnce(R) -> T,
 ) -> HttpResponse {
     let cluster = header(headers, CLUSTER);
-    let request = match postcard::from_bytes(body) {
+    let request: R = match postcard::from_bytes(body) {
         Ok(request) => request,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
+    let term = node.raft.metrics().borrow().current_term;
+    if let Err(reason) = request.check(term) {
+        return (StatusCode::BAD_REQUEST, reason).into_response();
+    }
     if let Err(error) = node.identity.join(&node.storage, cluster) {
         return refused(error.to_string());
     }
@@ -135,7 +140,10 @@ async fn append<S: Storage>(
     headers: HeaderMap,
     body: Bytes,
 ) -> HttpResponse {
-    answer(&node, &headers, &body, async |request| node.raft.append_entries(request).await).await
+    answer(&node, &headers, &body, async |request: AppendEntriesRequest<_>| {
+        node.raft.append_entries(request).await
+    })
+    .await
 }
 
 async fn snapshot<S: Storage>(
@@ -166,7 +174,8 @@ async fn received<S: Storage>(
 }
 
 async fn vote<S: Storage>(State(node): Shared<S>, headers: HeaderMap, body: Bytes) -> HttpResponse {
-    answer(&node, &headers, &body, async |request| node.raft.vote(request).await).await
+    answer(&node, &headers, &body, async |request: VoteRequest<_>| node.raft.vote(request).await)
+        .await
 }
 
 /// Ends this node: its cluster has removed it, and it would begin elections for ever.
