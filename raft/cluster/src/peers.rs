@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use axum::{
     Json, Router,
     body::Bytes,
     extract::{Request, State},
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, StatusCode, header::CONNECTION},
     middleware::Next,
     response::{IntoResponse as _, Response as HttpResponse},
     routing::post,
@@ -19,10 +20,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     forged::Check,
+    identity::is_id,
     network::{CLUSTER, DIRECTORY, SENDER, TARGET},
     node::{Node, Shared, failed},
     storage::Storage,
 };
+
+/// Longest part of a header that is read and printed, in bytes.
+const HEADER_MAX: usize = 64;
+
+/// Time in which at most one reason of refusals is printed.
+const PRINT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn router<S: Storage>() -> Router<Arc<Node<S>>> {
     Router::new()
@@ -55,9 +63,10 @@ pub(crate) async fn admit<S: Storage>(
     next.run(request).await
 }
 
-/// Returns a header, or an empty string if it is missing.
+/// Returns the begin of a header, or an empty string if it is missing. No id is longer.
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    let value = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.get(..HEADER_MAX).unwrap_or(value)
 }
 
 /// Sets the nodes to and from which this node drops requests.
@@ -83,7 +92,7 @@ fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(),
     if target != id.to_string() {
         return Err(format!("this is node {id}, not {target}; correct the addresses of the nodes"));
     }
-    if cluster.is_empty() {
+    if !is_id(cluster) {
         return Err(format!("the request to node {id} names no cluster"));
     }
     // It lacks the vote and the entries that the member has promised.
@@ -97,16 +106,31 @@ fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(),
     node.identity.check_cluster(cluster).map_err(|error| error.to_string())
 }
 
-/// Returns status 421. Prints a reason why requests are refused, once.
+/// Returns status 421, and closes the connection. Prints the reason.
 fn refused(reason: String) -> HttpResponse {
-    static LAST: Mutex<String> = Mutex::new(String::new());
+    static LAST: Mutex<Option<Printed>> = Mutex::new(None);
 
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if *last != reason {
+    let next = Printed { reason: reason.clone(), at: Instant::now() };
+    if next.is_to_print(last.as_ref()) {
         eprintln!("refused requests of another node: {reason}");
-        last.clone_from(&reason);
+        *last = Some(next);
     }
-    (StatusCode::MISDIRECTED_REQUEST, reason).into_response()
+    (StatusCode::MISDIRECTED_REQUEST, [(CONNECTION, "close")], reason).into_response()
+}
+
+/// A reason of a refusal that is printed.
+struct Printed {
+    reason: String,
+    at: Instant,
+}
+
+impl Printed {
+    /// Returns `true` if the reason is not that of `last`, which was printed before
+    /// [`PRINT_INTERVAL`].
+    fn is_to_print(&self, last: Option<&Self>) -> bool {
+        last.is_none_or(|last| self.reason != last.reason && self.at - last.at >= PRINT_INTERVAL)
+    }
 }
 
 /// Decodes a request of another node, calls `handle`, and encodes the response. A new node joins
@@ -185,4 +209,33 @@ async fn removed<S: Storage>(
     body: Bytes,
 ) -> HttpResponse {
     answer(&node, &headers, &body, async |()| node.removed.notify_one()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_reason_is_printed_after_an_interval() {
+        let begin = Instant::now();
+        let printed =
+            |reason: &str, after| Printed { reason: reason.to_owned(), at: begin + after };
+        let first = printed("a", Duration::ZERO);
+        assert!(first.is_to_print(None));
+        for (reason, after, expected) in [
+            ("b", PRINT_INTERVAL / 2, false),
+            ("a", PRINT_INTERVAL, false),
+            ("b", PRINT_INTERVAL, true),
+        ] {
+            assert_eq!(printed(reason, after).is_to_print(Some(&first)), expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_begin_of_a_header_is_read() {
+        let value = "a".repeat(HEADER_MAX + 1);
+        let headers = HeaderMap::from_iter([(CONNECTION, value.parse().expect("a header"))]);
+        assert_eq!(header(&headers, "connection").len(), HEADER_MAX);
+        assert_eq!(header(&headers, TARGET), "");
+    }
 }

@@ -309,8 +309,9 @@ async fn a_node_ends_when_openraft_stops() -> Result<()> {
     for (target, directory, cluster, reason) in [
         (leader, &directory[..], &cluster[..], "correct the addresses"),
         (follower, "former", &cluster, "is not the directory with which"),
-        (follower, &directory, "other", "belongs to cluster"),
+        (follower, &directory, "0123456789abcdef", "belongs to cluster"),
         (follower, &directory, "", "names no cluster"),
+        (follower, &directory, &"0123456789abcdef".repeat(9), "names no cluster"),
     ] {
         let refused = send(target, directory, cluster, &body).await?;
         assert_eq!(refused.status(), 421, "{reason}");
