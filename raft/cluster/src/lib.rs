@@ -5,6 +5,7 @@
 //! | [`map`]             | the replicated map and its requests                               |
 //! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
 //! | `server`            | limits of the HTTP server                                         |
+//! | `stream`            | a timeout of writes to clients                                    |
 //! | `clients`           | requests of clients                                               |
 //! | `members`           | requests that change the members of the cluster                   |
 //! | `metrics`           | the state of a node                                               |
@@ -46,6 +47,7 @@ pub mod places;
 pub mod processes;
 mod server;
 pub mod storage;
+mod stream;
 pub mod votes;
 
 /// The result of a call of this crate.

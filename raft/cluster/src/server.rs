@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
-use crate::Result;
+use crate::{Result, stream::Patient};
 
 /// Time after which a client closes an idle connection: before the server does, which would lose a
 /// request.
@@ -31,7 +31,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Connections {
     /// Connections at a time. Further ones wait. Each takes a file, which the store may need.
     pub(crate) max: usize,
-    /// Time in which the head of the next request must arrive. Ends idle connections, too.
+    /// Time in which the head of the next request must arrive, and in which the client must read
+    /// the next part of a response. Ends idle connections, too.
     pub(crate) patience: Duration,
 }
 
@@ -65,7 +66,8 @@ pub(crate) async fn serve_connections(
         // A response in two parts would wait for a delayed acknowledgement of the first one.
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
-        let connection = server.serve_connection(TokioIo::new(stream), service);
+        let stream = TokioIo::new(Patient::new(stream, connections.patience));
+        let connection = server.serve_connection(stream, service);
         tokio::spawn(async move {
             let _ = connection.await;
             drop(place);
@@ -114,15 +116,18 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let patience = Duration::from_millis(100);
-        let router = Router::new().route("/kv", put(|body: String| async { body }));
+        let router = Router::new()
+            .route("/kv", put(|body: String| async { body }).get(|| async { vec![0; 64 << 20] }));
         let router = limited(router, Limits { bytes: 10, patience });
         let connections = Connections { max: 2, patience };
         tokio::spawn(async move { serve_connections(&listener, router, connections).await });
 
-        // More connections than fit, without a request, without its end, and without its body.
+        // More connections than fit, without a request, without its end, without its body, and of
+        // clients that do not read the response.
         let mut slow = Vec::new();
         let head = &b"PUT /kv HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"[..];
-        for part in [&b""[..], b"PUT /kv", head, head, b""] {
+        let get = &b"GET /kv HTTP/1.1\r\nhost: a\r\n\r\n"[..];
+        for part in [&b""[..], b"PUT /kv", head, head, b"", get, get] {
             let mut connection = TcpStream::connect(address).await?;
             connection.write_all(part).await?;
             slow.push(connection);
