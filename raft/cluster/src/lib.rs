@@ -5,6 +5,7 @@
 //! | [`map`]             | the replicated map and its requests                               |
 //! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
 //! | `server`            | limits of the HTTP server                                         |
+//! | `admission`         | places of connections                                             |
 //! | `stream`            | a timeout of writes to clients                                    |
 //! | `clients`           | requests of clients                                               |
 //! | `members`           | requests that change the members of the cluster                   |
@@ -29,6 +30,7 @@
 
 use std::error::Error;
 
+mod admission;
 pub mod check;
 pub mod client;
 mod clients;

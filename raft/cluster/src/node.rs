@@ -52,7 +52,8 @@ use crate::{
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// Limits of connections of clients and nodes.
-const CONNECTIONS: Connections = Connections { max: 512, patience: Duration::from_secs(20) };
+const CONNECTIONS: Connections =
+    Connections { clients: 512, nodes: 512, patience: Duration::from_secs(20) };
 
 /// Limits of the body of a request of a client.
 const CLIENT_LIMITS: Limits = Limits { bytes: VALUE_BYTES_MAX, patience: Duration::from_secs(20) };

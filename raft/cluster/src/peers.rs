@@ -10,7 +10,7 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{Request, State},
-    http::{HeaderMap, StatusCode, header::CONNECTION},
+    http::{HeaderMap, StatusCode},
     middleware::Next,
     response::{IntoResponse as _, Response as HttpResponse},
     routing::post,
@@ -106,7 +106,7 @@ fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(),
     node.identity.check_cluster(cluster).map_err(|error| error.to_string())
 }
 
-/// Returns status 421, and closes the connection. Prints the reason.
+/// Returns status 421. Prints the reason.
 fn refused(reason: String) -> HttpResponse {
     static LAST: Mutex<Option<Printed>> = Mutex::new(None);
 
@@ -116,7 +116,7 @@ fn refused(reason: String) -> HttpResponse {
         eprintln!("refused requests of another node: {reason}");
         *last = Some(next);
     }
-    (StatusCode::MISDIRECTED_REQUEST, [(CONNECTION, "close")], reason).into_response()
+    (StatusCode::MISDIRECTED_REQUEST, reason).into_response()
 }
 
 /// A reason of a refusal that is printed.
@@ -213,6 +213,8 @@ async fn removed<S: Storage>(
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header::CONNECTION;
+
     use super::*;
 
     #[test]
