@@ -6,6 +6,7 @@
 //! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
 //! | `server`            | limits of the HTTP server                                         |
 //! | `admission`         | places of connections                                             |
+//! | `files`             | the limit of open files                                           |
 //! | `stream`            | a timeout of writes to clients                                    |
 //! | `clients`           | requests of clients                                               |
 //! | `members`           | requests that change the members of the cluster                   |
@@ -35,6 +36,7 @@ pub mod check;
 pub mod client;
 mod clients;
 mod directories;
+mod files;
 mod forged;
 pub mod identity;
 pub mod linearizability;

@@ -38,6 +38,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     Result, clients, describe,
+    files::{Shares, raise_limit},
     identity::{Identity, Member, check_directory},
     members,
     metrics::{metrics, status},
@@ -51,12 +52,14 @@ use crate::{
 /// into a request between nodes: one that does not fit would end replication.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// Limits of connections of clients and nodes.
-const CONNECTIONS: Connections =
-    Connections { clients: 512, nodes: 512, patience: Duration::from_secs(20) };
+/// Time in which a client must send the next request, and read the next part of a response.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Concurrent linearizable reads. Each sends a request to every member.
+const READS_MAX: usize = 64;
 
 /// Limits of the body of a request of a client.
-const CLIENT_LIMITS: Limits = Limits { bytes: VALUE_BYTES_MAX, patience: Duration::from_secs(20) };
+const CLIENT_LIMITS: Limits = Limits { bytes: VALUE_BYTES_MAX, patience: PATIENCE };
 
 /// Limits of the body of a request between nodes: entries or a part of a snapshot, and its
 /// envelope.
@@ -121,6 +124,8 @@ pub(crate) struct Node<S: Storage> {
     pub(crate) storage: S,
     /// Places for [`PEER_REQUESTS_MAX`].
     pub(crate) peer_requests: Semaphore,
+    /// Places for [`READS_MAX`].
+    pub(crate) reads: Semaphore,
     /// Notified when the cluster has removed this node.
     pub(crate) removed: Notify,
     pub(crate) stale_reads: bool,
@@ -141,6 +146,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
         });
     }
     check_directory::<S>(&settings)?;
+    let Shares { clients, nodes } = raise_limit()?;
     // Before a store is created.
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| {
@@ -169,14 +175,17 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let planted_stop = planted_stop(raft.clone(), settings.clone());
     let dir = std::path::absolute(&settings.dir)?;
     let (removed, peer_requests) = (Notify::new(), Semaphore::new(PEER_REQUESTS_MAX));
-    let node = Node { identity, dir, network, raft, storage, peer_requests, removed, stale_reads };
+    let reads = Semaphore::new(READS_MAX.min(clients));
+    let node =
+        Node { identity, dir, network, raft, storage, peer_requests, reads, removed, stale_reads };
     let node = Arc::new(node);
     if !settings.child {
         eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
     }
     let router = router(node.clone(), settings.faults);
+    let connections = Connections { clients, nodes, patience: PATIENCE };
     tokio::select! {
-        () = serve_connections(&listener, router, CONNECTIONS) => Ok(()),
+        () = serve_connections(&listener, router, connections) => Ok(()),
         reason = stopped => Err(format!("openraft stopped: {reason}").into()),
         () = planted_stop => Err("a planted bug has stopped the node".into()),
         () = node.removed.notified() => {
