@@ -19,9 +19,10 @@ use tokio::time::timeout;
 
 use crate::{
     Result, describe,
-    identity::{Member, cluster_of},
+    identity::{Member, cluster_of, is_id},
     metrics::About,
     node::{COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
+    server::read_answer,
     storage::Storage,
 };
 
@@ -297,18 +298,21 @@ async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<About> 
     // Bounds the time until the last byte of the answer, redirections included.
     let request = http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);
     let about = read_status(request).await?;
-    if about.id == id { Ok(about) } else { Err(format!("it is node {}", about.id).into()) }
+    if about.id != id {
+        return Err(format!("it is node {}", about.id).into());
+    }
+    // Requests to the node have the id in a header.
+    if !is_id(&about.directory) {
+        return Err("the id of its directory is not 16 hexadecimal digits".into());
+    }
+    Ok(about)
 }
 
-/// Sends `request`, and decodes the answer. Stops reading one that is too long.
+/// Sends `request`, and decodes the answer.
 async fn read_status(request: reqwest::RequestBuilder) -> Result<About> {
-    let mut response = request.send().await?.error_for_status()?;
-    let mut status = Vec::new();
-    while let Some(piece) = response.chunk().await? {
-        status.extend_from_slice(&piece);
-        if status.len() > STATUS_BYTES_MAX {
-            return Err(format!("its status has more than {STATUS_BYTES_MAX} bytes").into());
-        }
-    }
+    let response = request.send().await?.error_for_status()?;
+    let status = read_answer(response, STATUS_BYTES_MAX).await?;
+    let status =
+        status.ok_or_else(|| format!("its status has more than {STATUS_BYTES_MAX} bytes"))?;
     Ok(serde_json::from_slice(&status)?)
 }

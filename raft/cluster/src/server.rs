@@ -69,6 +69,21 @@ pub(crate) fn http_client() -> Result<reqwest::Client> {
     Ok(reqwest::Client::builder().no_proxy().pool_idle_timeout(IDLE_MAX).build()?)
 }
 
+/// Returns the body of `response`, or `None` if it has more than `bytes_max` bytes.
+pub(crate) async fn read_answer(
+    mut response: reqwest::Response,
+    bytes_max: usize,
+) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await? {
+        body.extend_from_slice(&piece);
+        if body.len() > bytes_max {
+            return Ok(None);
+        }
+    }
+    Ok(Some(body))
+}
+
 /// Answers requests on `listener` by `router`.
 pub(crate) async fn serve_connections(
     listener: &TcpListener,
@@ -227,6 +242,19 @@ mod tests {
         while send("/kv").await?.status() != StatusCode::OK {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_answer_that_is_too_long_is_not_read() -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let router = Router::new().fallback(|| async { vec![b'a'; 1 << 20] });
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let http = http_client()?;
+        assert_eq!(read_answer(http.get(&url).send().await?, (1 << 20) - 1).await?, None);
+        let read = read_answer(http.get(&url).send().await?, 1 << 20).await?;
+        assert_eq!(read.map(|body| body.len()), Some(1 << 20));
         Ok(())
     }
 }

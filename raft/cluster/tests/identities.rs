@@ -252,7 +252,7 @@ async fn concurrent_requests_form_one_cluster() -> Result<()> {
     let both = Arc::new(Barrier::new(2));
     let status = async move || {
         both.wait().await;
-        r#"{"id": 3, "directory": "3"}"#
+        r#"{"id": 3, "directory": "0000000000000003"}"#
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     members.push(format!(r#""3": "{}""#, listener.local_addr()?));

@@ -110,10 +110,20 @@ async fn only_nodes_that_answer_become_members() -> Result<()> {
     );
     assert_eq!(membership(&nodes, leader).await?, before);
 
+    // The id of a directory is a header of every request.
+    const NO_HEADER: &str = r#"{"id": 4, "directory": "a\nb"}"#;
+    const STUCK: &str = r#"{"id": 4, "directory": "0000000000000004"}"#;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?.to_string();
+    let router = Router::new().route("/status", get(|| async { NO_HEADER }));
+    let bad = tokio::spawn(async move { axum::serve(listener, router).await });
+    assert_eq!(status(&client.call("PUT", "/members/4", &address).await), Some(400));
+    bad.abort();
+
     // A node that answers and then does not catch up can be removed.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
-    let router = Router::new().route("/status", get(|| async { r#"{"id": 4, "directory": "4"}"# }));
+    let router = Router::new().route("/status", get(|| async { STUCK }));
     let stuck = tokio::spawn(async move { axum::serve(listener, router).await });
     let adds = tokio::spawn({
         let (client, address) = (client.clone(), address.clone());
@@ -158,7 +168,7 @@ async fn requests_to_a_member_that_refuses_them_are_sent_with_pauses() -> Result
         }
     };
     let router = Router::new()
-        .route("/status", get(|| async { r#"{"id": 2, "directory": "2"}"# }))
+        .route("/status", get(|| async { r#"{"id": 2, "directory": "0000000000000002"}"# }))
         .fallback(refuse);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
