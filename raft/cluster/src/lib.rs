@@ -10,6 +10,7 @@
 //! | `stream`            | a timeout of writes to clients                                    |
 //! | `clients`           | requests of clients                                               |
 //! | `members`           | requests that change the members of the cluster                   |
+//! | `majority`          | members that a change leaves                                      |
 //! | `metrics`           | the state of a node                                               |
 //! | [`network`]         | requests to other nodes                                           |
 //! | `peers`             | requests of other nodes                                           |
@@ -40,6 +41,7 @@ mod files;
 mod forged;
 pub mod identity;
 pub mod linearizability;
+mod majority;
 pub mod map;
 pub mod measure;
 mod members;

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::{
     Result, describe,
     identity::{Member, cluster_of, is_id},
+    majority::check_majority,
     metrics::About,
     node::{COMMIT_PATIENCE, Node, SNAPSHOT_PATIENCE, Shared, failed, no_majority, unknown_effect},
     server::read_answer,
@@ -109,6 +110,11 @@ pub(crate) async fn add<S: Storage>(
         Ok(member) => member,
         Err(message) => return (StatusCode::CONFLICT, message).into_response(),
     };
+    let mut voters: BTreeSet<_> = members.membership().voter_ids().collect();
+    voters.insert(id);
+    if let Err(message) = check_majority(&node, &voters).await {
+        return (StatusCode::CONFLICT, message).into_response();
+    }
     let added = node.raft.add_learner(id, member.clone(), false);
     let Ok(added) = timeout(COMMIT_PATIENCE, added).await else { return no_majority() };
     let learner = match added {
@@ -208,7 +214,15 @@ pub(crate) async fn remove<S: Storage>(
     let Some(member) = members.membership().get_node(&id).cloned() else {
         return (StatusCode::NOT_FOUND, format!("node {id} is no member")).into_response();
     };
-    let is_voter = members.membership().voter_ids().any(|voter| voter == id);
+    let mut voters: BTreeSet<_> = members.membership().voter_ids().collect();
+    let is_voter = voters.remove(&id);
+    // openraft refuses to remove the last voter.
+    if is_voter
+        && !voters.is_empty()
+        && let Err(message) = check_majority(&node, &voters).await
+    {
+        return (StatusCode::CONFLICT, message).into_response();
+    }
     let ids = BTreeSet::from([id]);
     let change =
         if is_voter { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
@@ -293,7 +307,7 @@ fn check_address(address: &str) -> Result<()> {
 }
 
 /// Checks that `address` is that of the node `id`, within [`PROBE_TIMEOUT`]. Returns its status.
-async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<About> {
+pub(crate) async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<About> {
     check_address(address)?;
     // Bounds the time until the last byte of the answer, redirections included.
     let request = http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);

@@ -371,11 +371,13 @@ async fn requests_without_a_majority_return() -> Result<()> {
         client.call("DELETE", &remove, ""),
         client.get("name")
     );
-    for result in [written.map(|_| String::new()), removed] {
-        match result {
-            Err(Failure::Unknown(reason)) => assert!(reason.contains("no majority"), "{reason}"),
-            other => return Err(format!("{other:?}").into()),
-        }
+    match written {
+        Err(Failure::Unknown(reason)) => assert!(reason.contains("no majority"), "{reason}"),
+        other => return Err(format!("{other:?}").into()),
+    }
+    match removed {
+        Err(Failure::Refused(409, reason)) => assert!(reason.contains("no majority"), "{reason}"),
+        other => return Err(format!("{other:?}").into()),
     }
     assert!(matches!(read, Err(Failure::NoEffect(_))), "{read:?}");
 
@@ -426,6 +428,29 @@ async fn many_clients_do_not_end_nodes_that_may_open_few_files() -> Result<()> {
     let written = async || Ok(client.put("name", "berta").await.map(drop)?);
     nodes.poll(PATIENCE, written).await?;
     assert!((1..=3).all(|node| nodes.end(node).is_none()));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_not_removed_if_the_others_have_no_majority() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(3).await?;
+    let (running, killed) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    nodes.kill(killed);
+    let client = nodes.client(leader, PATIENCE)?;
+    let before = membership(&nodes, leader).await?;
+    match client.call("DELETE", &format!("/members/{running}"), "").await {
+        Err(Failure::Refused(409, message)) => {
+            assert!(message.contains(&format!("remove node {killed} first")), "{message}");
+        }
+        other => return Err(format!("{other:?}").into()),
+    }
+    assert_eq!(membership(&nodes, leader).await?, before);
+    for removed in [killed, running] {
+        client.call("DELETE", &format!("/members/{removed}"), "").await?;
+    }
+    client.put("name", "anna").await?;
     Ok(())
 }
 
