@@ -15,9 +15,10 @@
 //! A node that does not lead redirects requests to the leader with status 307. Status 504 means
 //! that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a
 //! change of the members may be partial: send it again. If the addition of a node was lost, status
-//! 409 says so: its directory has joined the cluster, and a new one must replace it. A value has at
-//! most 1 MiB. The longest URL is shorter than the longest key of a store. A node ends if openraft
-//! stops, for example because its store failed.
+//! 409 says so: its directory has joined the cluster, and a new one must replace it. It also refuses
+//! a change of the members that leaves no majority that answers. A value has at most 1 MiB. The
+//! longest URL is shorter than the longest key of a store. A node ends if openraft stops, for
+//! example because its store failed.
 
 use std::{
     error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
