@@ -22,7 +22,10 @@ use sievedb_cluster::{
     places::Places,
     processes::Processes,
 };
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -415,6 +418,18 @@ async fn many_clients_do_not_end_nodes_that_may_open_few_files() -> Result<()> {
     let leader = nodes.start_cluster(3).await?;
     let client = nodes.client(leader, PATIENCE)?;
     client.put("name", "anna").await?;
+    let mut held = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut connection = TcpStream::connect(nodes.peer_address(leader)).await?;
+        connection.write_all(b"GET /status HTTP/1.1\r\nhost: a\r\n\r\n").await?;
+        held.push(connection);
+        // A store that cannot open the files of a snapshot ends the node.
+        if held.len() % 30 == 0 {
+            client.put("name", "carla").await?;
+            client.call("POST", "/snapshot", "").await?;
+        }
+    }
+    drop(held);
     let read = |client: Client| async move {
         for _ in 0..10 {
             // Status 503 if there are too many clients.
