@@ -67,6 +67,9 @@ pub(crate) async fn read<S: Storage>(
         if let Some(redirection) = node.redirection(&uri) {
             return redirection;
         }
+        let Ok(place) = node.reads.acquire().await else {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        };
         if !node.stale_reads
             && let Err(error) = node.raft.ensure_linearizable().await
         {
@@ -81,6 +84,7 @@ pub(crate) async fn read<S: Storage>(
             };
             return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
         }
+        drop(place);
     }
     match node.storage.get(&key).await {
         Ok(Some(value)) => value.into_response(),

@@ -48,6 +48,11 @@ fn random_id() -> String {
     format!("{:016x}", RandomState::new().hash_one(()))
 }
 
+/// Returns `true` if `id` has the form of the id of a directory or a cluster.
+pub(crate) fn is_id(id: &str) -> bool {
+    id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// Returns the id of the cluster that new nodes form: the exclusive or of the ids of their
 /// directories. So only the same nodes form the same cluster.
 ///

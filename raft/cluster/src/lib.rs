@@ -5,15 +5,21 @@
 //! | [`map`]             | the replicated map and its requests                               |
 //! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
 //! | `server`            | limits of the HTTP server                                         |
+//! | `admission`         | places of connections                                             |
+//! | `files`             | the limit of open files                                           |
+//! | `stream`            | a timeout of writes to clients                                    |
 //! | `clients`           | requests of clients                                               |
 //! | `members`           | requests that change the members of the cluster                   |
+//! | `majority`          | members that a change leaves                                      |
 //! | `metrics`           | the state of a node                                               |
 //! | [`network`]         | requests to other nodes                                           |
 //! | `peers`             | requests of other nodes                                           |
+//! | `forged`            | checks of requests that no node would send                        |
 //! | [`identity`]        | which node, cluster and directory a process is                    |
 //! | [`storage`]         | the store of a node                                               |
 //! | [`client`]          | requests of a client                                              |
 //! | [`processes`]       | nodes as processes: killed, paused, isolated                      |
+//! | `directories`       | the directory of a cluster of processes                           |
 //! | [`places`]          | addresses of nodes, on loopback or in network namespaces          |
 //! | [`linearizability`] | a checker of histories                                            |
 //! | [`check`]           | random histories with faults                                      |
@@ -26,11 +32,16 @@
 
 use std::error::Error;
 
+mod admission;
 pub mod check;
 pub mod client;
 mod clients;
+mod directories;
+mod files;
+mod forged;
 pub mod identity;
 pub mod linearizability;
+mod majority;
 pub mod map;
 pub mod measure;
 mod members;
@@ -42,6 +53,7 @@ pub mod places;
 pub mod processes;
 mod server;
 pub mod storage;
+mod stream;
 pub mod votes;
 
 /// The result of a call of this crate.

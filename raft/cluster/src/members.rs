@@ -19,12 +19,14 @@ use tokio::time::timeout;
 
 use crate::{
     Result, describe,
-    identity::{Member, cluster_of},
+    identity::{Member, cluster_of, is_id},
+    majority::check_majority,
     metrics::About,
     node::{
         COMMIT_PATIENCE, NO_ADDRESS, NO_MAJORITY, Node, SNAPSHOT_PATIENCE, Shared, failed,
         unknown_effect,
     },
+    server::read_answer,
     storage::Storage,
 };
 
@@ -111,6 +113,11 @@ pub(crate) async fn add<S: Storage>(
         Ok(member) => member,
         Err(message) => return (StatusCode::CONFLICT, message).into_response(),
     };
+    let mut voters: BTreeSet<_> = members.membership().voter_ids().collect();
+    voters.insert(id);
+    if let Err(message) = check_majority(&node, &voters).await {
+        return (StatusCode::CONFLICT, message).into_response();
+    }
     let added = node.raft.add_learner(id, member.clone(), false);
     let Ok(added) = timeout(COMMIT_PATIENCE, added).await else { return partial(NO_MAJORITY) };
     let learner = match added {
@@ -210,7 +217,15 @@ pub(crate) async fn remove<S: Storage>(
     let Some(member) = members.membership().get_node(&id).cloned() else {
         return (StatusCode::NOT_FOUND, format!("node {id} is no member")).into_response();
     };
-    let is_voter = members.membership().voter_ids().any(|voter| voter == id);
+    let mut voters: BTreeSet<_> = members.membership().voter_ids().collect();
+    let is_voter = voters.remove(&id);
+    // openraft refuses to remove the last voter.
+    if is_voter
+        && !voters.is_empty()
+        && let Err(message) = check_majority(&node, &voters).await
+    {
+        return (StatusCode::CONFLICT, message).into_response();
+    }
     let ids = BTreeSet::from([id]);
     let change =
         if is_voter { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
@@ -301,23 +316,26 @@ fn check_address(address: &str) -> Result<()> {
 }
 
 /// Checks that `address` is that of the node `id`, within [`PROBE_TIMEOUT`]. Returns its status.
-async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<About> {
+pub(crate) async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<About> {
     check_address(address)?;
     // Bounds the time until the last byte of the answer, redirections included.
     let request = http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);
     let about = read_status(request).await?;
-    if about.id == id { Ok(about) } else { Err(format!("it is node {}", about.id).into()) }
+    if about.id != id {
+        return Err(format!("it is node {}", about.id).into());
+    }
+    // Requests to the node have the id in a header.
+    if !is_id(&about.directory) {
+        return Err("the id of its directory is not 16 hexadecimal digits".into());
+    }
+    Ok(about)
 }
 
-/// Sends `request`, and decodes the answer. Stops reading one that is too long.
+/// Sends `request`, and decodes the answer.
 async fn read_status(request: reqwest::RequestBuilder) -> Result<About> {
-    let mut response = request.send().await?.error_for_status()?;
-    let mut status = Vec::new();
-    while let Some(piece) = response.chunk().await? {
-        status.extend_from_slice(&piece);
-        if status.len() > STATUS_BYTES_MAX {
-            return Err(format!("its status has more than {STATUS_BYTES_MAX} bytes").into());
-        }
-    }
+    let response = request.send().await?.error_for_status()?;
+    let status = read_answer(response, STATUS_BYTES_MAX).await?;
+    let status =
+        status.ok_or_else(|| format!("its status has more than {STATUS_BYTES_MAX} bytes"))?;
     Ok(serde_json::from_slice(&status)?)
 }

@@ -28,6 +28,7 @@ use sievedb_raft::{SnapshotNetwork, SnapshotStream, send_snapshot};
 use crate::{
     identity::{Identity, Member},
     map::{Request, Response},
+    server::read_answer,
 };
 
 openraft::declare_raft_types!(
@@ -78,6 +79,9 @@ pub(crate) const DIRECTORY: &str = "x-directory";
 
 /// The header with the id of the cluster of the sender.
 pub(crate) const CLUSTER: &str = "x-cluster";
+
+/// The longest answer of another node: a vote, an id of an entry, or an error.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Interval of polls of the nodes to which requests are dropped.
 const POLL: Duration = Duration::from_millis(20);
@@ -140,6 +144,10 @@ pub(crate) struct Link {
     member: Member,
 }
 
+fn unreachable<E: Error>(error: &(impl Error + 'static)) -> Failure<E> {
+    RPCError::Unreachable(Unreachable::new(error))
+}
+
 impl Link {
     async fn send<T: DeserializeOwned, E: Error + DeserializeOwned + 'static>(
         &self,
@@ -151,24 +159,28 @@ impl Link {
             // The timeout of a part of a snapshot outlasts the partition.
             let _ = tokio::time::timeout(timeout, self.network.blocked.end(self.target)).await;
             let blocked = io::Error::from(io::ErrorKind::HostUnreachable);
-            return Err(RPCError::Unreachable(Unreachable::new(&blocked)));
+            return Err(unreachable(&blocked));
         }
-        let body = postcard::to_stdvec(request)
-            .map_err(|error| RPCError::Network(NetworkError::new(&error)))?;
+        let body = postcard::to_stdvec(request).map_err(|error| unreachable(&error))?;
         let request = self.network.request(path, self.target, &self.member);
         let request = request.timeout(timeout).body(body);
-        let sent = async { request.send().await?.error_for_status()?.bytes().await };
+        let sent = async {
+            read_answer(request.send().await?.error_for_status()?, ANSWER_BYTES_MAX).await
+        };
         // openraft pauses only before the next request to an unreachable node. One that refuses a
         // request, for example because its directory is another one, refuses the next one, too.
         let bytes = sent.await.map_err(|error| {
-            if error.is_connect() || error.is_status() {
-                RPCError::Unreachable(Unreachable::new(&error))
+            let again = error.is_connect() || error.is_status();
+            if again || error.is_builder() || error.is_decode() {
+                unreachable(&error)
             } else {
                 RPCError::Network(NetworkError::new(&error))
             }
         })?;
-        let response: Result<T, RaftError<u64, E>> = postcard::from_bytes(&bytes)
-            .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
+        let too_long = || unreachable(&io::Error::from(io::ErrorKind::FileTooLarge));
+        let response: Result<T, RaftError<u64, E>> =
+            postcard::from_bytes(&bytes.ok_or_else(too_long)?)
+                .map_err(|error| unreachable(&error))?;
         response.map_err(|error| RPCError::RemoteError(RemoteError::new(self.target, error)))
     }
 }

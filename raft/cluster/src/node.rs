@@ -17,8 +17,9 @@
 //! means that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504
 //! a change of the members may be partial: repeat it until it answers 204. If the addition of a
 //! node was lost, status 409 says so: its directory has joined the cluster, and a new one must
-//! replace it. A value has at most 1 MiB. The longest URL is shorter than the longest key of a
-//! store. A node ends if openraft stops, for example because its store failed.
+//! replace it. Status 409 also refuses a change of the members that leaves no majority that
+//! answers. A value has at most 1 MiB. The longest URL is shorter than the longest key of a store.
+//! A node ends if openraft stops, for example because its store failed.
 
 use std::{
     error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
@@ -36,10 +37,11 @@ use axum::{
 use clap::value_parser;
 use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, StorageHelper, metrics::WaitError};
 use serde::Deserialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     Result, clients, describe,
+    files::{Shares, raise_limit},
     identity::{Identity, Member, Removed, check_directory},
     members,
     metrics::{metrics, status},
@@ -53,15 +55,21 @@ use crate::{
 /// into a request between nodes: one that does not fit would end replication.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// Limits of connections of clients and nodes.
-const CONNECTIONS: Connections = Connections { max: 512, patience: Duration::from_secs(20) };
+/// Time in which a client must send the next request, and read the next part of a response.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Concurrent linearizable reads. Each sends a request to every member.
+const READS_MAX: usize = 64;
 
 /// Limits of the body of a request of a client.
-const CLIENT_LIMITS: Limits = Limits { bytes: VALUE_BYTES_MAX, patience: Duration::from_secs(20) };
+const CLIENT_LIMITS: Limits = Limits { bytes: VALUE_BYTES_MAX, patience: PATIENCE };
 
 /// Limits of the body of a request between nodes: entries or a part of a snapshot, and its
 /// envelope.
 const PEER_LIMITS: Limits = Limits { bytes: 16 << 20, patience: Duration::from_secs(120) };
+
+/// Concurrent requests of other nodes. Each of them has its body in memory.
+const PEER_REQUESTS_MAX: usize = 8;
 
 /// Default and maximum length of a part of a snapshot, in bytes. It fits into a request between
 /// nodes.
@@ -129,6 +137,10 @@ pub(crate) struct Node<S: Storage> {
     pub(crate) network: Network,
     pub(crate) raft: Raft<S::Types>,
     pub(crate) storage: S,
+    /// Places for [`PEER_REQUESTS_MAX`].
+    pub(crate) peer_requests: Semaphore,
+    /// Places for [`READS_MAX`].
+    pub(crate) reads: Semaphore,
     /// Notified when the cluster has removed this node.
     pub(crate) removed: Notify,
     pub(crate) stale_reads: bool,
@@ -150,6 +162,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
         });
     }
     check_directory::<S>(&settings)?;
+    let Shares { clients, nodes } = raise_limit()?;
     // Before a store is created.
     let listener = tokio::net::TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| {
@@ -183,8 +196,10 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let stopped = stopped(raft.clone());
     let planted_stop = planted_stop(raft.clone(), settings.clone());
     let dir = std::path::absolute(&settings.dir)?;
-    let removed = Notify::new();
-    let node = Node { identity, dir, network, raft, storage, removed, stale_reads };
+    let (removed, peer_requests) = (Notify::new(), Semaphore::new(PEER_REQUESTS_MAX));
+    let reads = Semaphore::new(READS_MAX.min(clients));
+    let node =
+        Node { identity, dir, network, raft, storage, peer_requests, reads, removed, stale_reads };
     let node = Arc::new(node);
     if !settings.child {
         eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
@@ -196,8 +211,9 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
         }
     }
     let router = router(node.clone(), settings.faults);
+    let connections = Connections { clients, nodes, patience: PATIENCE };
     tokio::select! {
-        () = serve_connections(&listener, router, CONNECTIONS) => Ok(()),
+        () = serve_connections(&listener, router, connections) => Ok(()),
         reason = stopped => Err(format!("openraft stopped: {reason}").into()),
         () = planted_stop => Err("a planted bug has stopped the node".into()),
         () = node.removed.notified() => Err(Removed::record(settings.id, &node.dir)?.into()),
@@ -236,8 +252,10 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
     let router =
         if faults { router.route("/faults/blocked", put(peers::block::<S>)) } else { router };
     let router = router.layer(from_fn_with_state(node.clone(), check_cluster::<S>));
+    let admit = from_fn_with_state(node.clone(), peers::admit::<S>);
+    let peers = limited(peers::router(), PEER_LIMITS).route_layer(admit);
     limited(router, CLIENT_LIMITS)
-        .merge(limited(peers::router(), PEER_LIMITS))
+        .merge(peers)
         .fallback(async || (StatusCode::NOT_FOUND, "no such path"))
         .with_state(node)
 }

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, mem,
+    fs::File,
+    mem,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Stdio},
@@ -15,6 +16,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::{
     Result,
     client::Client,
+    directories,
     identity::{Member, is_removed, is_unused},
     places::Places,
 };
@@ -41,6 +43,8 @@ pub struct Processes {
     nodes: BTreeMap<u64, Child>,
     ended: Vec<(u64, String)>,
     isolated: BTreeSet<u64>,
+    /// Held from the start of the cluster on.
+    lock: Option<File>,
 }
 
 impl Processes {
@@ -56,6 +60,7 @@ impl Processes {
             nodes: BTreeMap::new(),
             ended: Vec::new(),
             isolated: BTreeSet::new(),
+            lock: None,
         }
     }
 
@@ -113,7 +118,7 @@ impl Processes {
     ///
     /// If the process cannot be started.
     pub fn start_with(&mut self, node: u64, more: &[&str]) -> Result<()> {
-        fs::create_dir_all(self.dir(node))?;
+        directories::create(&self.dir(node))?;
         let mut command = self.places.command(node, &self.program);
         command.args(["node", "--child", "--id", &node.to_string()]);
         command.arg("--listen").arg(self.places.listen_address(node).to_string());

@@ -8,11 +8,12 @@ use openraft::{
     raft::{InstallSnapshotRequest, InstallSnapshotResponse},
     storage::{RaftLogStorage, RaftStateMachine},
 };
-use sievedb::{Db, Durability, Keyspace};
+use sievedb::{Db, Durability, Keyspace, Options};
 use sievedb_raft::{LogStore, Reads, SnapshotReceiver, StateMachine};
 
 use crate::{
     Result,
+    files::TABLES_MAX,
     identity::Record,
     map::Map,
     network::{MapTypes, Types},
@@ -113,7 +114,7 @@ impl Storage for Sieve {
 
     fn open(settings: &Settings) -> Result<(Self, Self::Log, Self::StateMachine)> {
         let store = settings.dir.join(Self::NAME);
-        let db = Db::open(&store)?;
+        let db = Options::new().open_files_max(TABLES_MAX).open(&store)?;
         let is_new = db.keyspaces() == ["default"] && db.is_empty()?;
         if !is_new && !db.keyspace_exists(IDENTITY) {
             let store = store.display();

@@ -137,6 +137,26 @@ async fn a_failed_start_leaves_only_what_was_there() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_starts_in_one_directory_one_fails_and_changes_nothing() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("cluster");
+    let (mut first, mut second) = (nodes(&path, 1)?, nodes(&path, 1)?);
+    let (led, refused) = tokio::join!(first.start_cluster(1), second.start_cluster(1));
+    let message = refused.expect_err("another start has the directory").to_string();
+    assert_eq!(led?, 1);
+    assert!(message.contains(&format!("process {} runs", std::process::id())), "{message}");
+    let (_, client) = leader(&first).await?;
+    client.put("name", "anna").await?;
+    assert!(first.dir(1).join("store").exists());
+
+    let file = dir.path().join("file");
+    fs::write(&file, "a file")?;
+    let message = nodes(&file, 1)?.start_cluster(1).await.expect_err("a file").to_string();
+    assert!(message.contains(&file.display().to_string()), "{message}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_start_leaves_nodes_that_others_create() -> Result<()> {
     let dir = tempfile::tempdir()?;
     // A node that another terminal creates while those of the start fail.
@@ -232,7 +252,7 @@ async fn concurrent_requests_form_one_cluster() -> Result<()> {
     let both = Arc::new(Barrier::new(2));
     let status = async move || {
         both.wait().await;
-        r#"{"id": 3, "directory": "3"}"#
+        r#"{"id": 3, "directory": "0000000000000003"}"#
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     members.push(format!(r#""3": "{}""#, listener.local_addr()?));

@@ -6,6 +6,7 @@ use sievedb_cluster::{Result, client::Client, places::Places, processes::Process
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    time::timeout,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
@@ -81,16 +82,59 @@ async fn malformed_requests_are_refused_and_have_no_effect() -> Result<()> {
         let answer = request.body(body.to_vec()).send().await?;
         assert_eq!(answer.status(), status, "{method} {path}");
     }
-    for (path, bytes) in [("/kv/a", (1 << 20) + 1), ("/raft/append", (16 << 20) + 1)] {
-        let method = if path == "/kv/a" { "PUT" } else { "POST" };
-        let request = http.request(method.parse()?, format!("{url}{path}"));
-        // The node may close the connection before it has read the whole body.
-        if let Ok(answer) = request.body(vec![b'v'; bytes]).send().await {
-            assert_eq!(answer.status(), 413, "{path}");
-        }
+    // The node may close the connection before it has read the whole body.
+    if let Ok(answer) = http.put(format!("{url}/kv/a")).body(vec![b'v'; (1 << 20) + 1]).send().await
+    {
+        assert_eq!(answer.status(), 413);
     }
     assert_eq!(client.get("a").await?, None);
     assert_eq!(nodes.status(leader).await?["last_log_index"].as_u64(), before);
     assert!((1..=3).all(|node| nodes.end(node).is_none()));
+    Ok(())
+}
+
+/// Sends the head of a request between nodes, with a body that does not follow.
+async fn peer_head(address: &str, [node, directory, cluster]: [&str; 3]) -> Result<TcpStream> {
+    let head = format!(
+        "POST /raft/append HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\nx-target: {node}\r\n\
+         x-directory: {directory}\r\nx-cluster: {cluster}\r\ncontent-length: 16777216\r\n\r\n"
+    );
+    let mut connection = TcpStream::connect(address).await?;
+    connection.write_all(head.as_bytes()).await?;
+    Ok(connection)
+}
+
+async fn status_of(connection: &mut TcpStream) -> Result<String> {
+    let mut answer = [0; 12];
+    timeout(PATIENCE, connection.read_exact(&mut answer)).await??;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_bodies_of_requests_between_nodes_are_read_at_a_time() -> Result<()> {
+    const BODIES: usize = 8;
+    let dir = tempfile::tempdir()?;
+    let mut nodes = Processes::new(Path::new(PROGRAM), dir.path(), Places::loopback(1)?, &[]);
+    nodes.start_cluster(1).await?;
+    let (address, status) = (nodes.peer_address(1), nodes.status(1).await?);
+    let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
+    let (directory, cluster) = (text("directory"), text("cluster"));
+    let own = ["1", &directory, &cluster];
+    // The ids are checked before the body arrives.
+    for ids in [["2", &directory, &cluster], ["1", "other", &cluster], ["1", &directory, ""]] {
+        let answer = status_of(&mut peer_head(&address, ids).await?).await?;
+        assert_eq!(answer, "HTTP/1.1 421", "{ids:?}");
+    }
+    let mut reading = Vec::new();
+    for _ in 0..BODIES {
+        let mut connection = peer_head(&address, own).await?;
+        assert_eq!(status_of(&mut connection).await?, "HTTP/1.1 100");
+        reading.push(connection);
+    }
+    let mut next = peer_head(&address, own).await?;
+    let early = timeout(Duration::from_millis(300), next.read_exact(&mut [0; 1])).await;
+    assert!(early.is_err(), "{early:?}");
+    drop(reading);
+    assert_eq!(status_of(&mut next).await?, "HTTP/1.1 100");
     Ok(())
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "renames the directory of a node")]
 
 use std::{
+    error::Error,
     path::Path,
     process::Command,
     sync::{Arc, Mutex, PoisonError},
@@ -21,7 +22,10 @@ use sievedb_cluster::{
     places::Places,
     processes::Processes,
 };
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -109,10 +113,20 @@ async fn only_nodes_that_answer_become_members() -> Result<()> {
     );
     assert_eq!(membership(&nodes, leader).await?, before);
 
+    // The id of a directory is a header of every request.
+    const NO_HEADER: &str = r#"{"id": 4, "directory": "a\nb"}"#;
+    const STUCK: &str = r#"{"id": 4, "directory": "0000000000000004"}"#;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?.to_string();
+    let router = Router::new().route("/status", get(|| async { NO_HEADER }));
+    let bad = tokio::spawn(async move { axum::serve(listener, router).await });
+    assert_eq!(status(&client.call("PUT", "/members/4", &address).await), Some(400));
+    bad.abort();
+
     // A node that answers and then does not catch up can be removed.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
-    let router = Router::new().route("/status", get(|| async { r#"{"id": 4, "directory": "4"}"# }));
+    let router = Router::new().route("/status", get(|| async { STUCK }));
     let stuck = tokio::spawn(async move { axum::serve(listener, router).await });
     let adds = tokio::spawn({
         let (client, address) = (client.clone(), address.clone());
@@ -157,7 +171,7 @@ async fn requests_to_a_member_that_refuses_them_are_sent_with_pauses() -> Result
         }
     };
     let router = Router::new()
-        .route("/status", get(|| async { r#"{"id": 2, "directory": "2"}"# }))
+        .route("/status", get(|| async { r#"{"id": 2, "directory": "0000000000000002"}"# }))
         .fallback(refuse);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
@@ -309,8 +323,9 @@ async fn a_node_ends_when_openraft_stops() -> Result<()> {
     for (target, directory, cluster, reason) in [
         (leader, &directory[..], &cluster[..], "correct the addresses"),
         (follower, "former", &cluster, "is not the directory with which"),
-        (follower, &directory, "other", "belongs to cluster"),
+        (follower, &directory, "0123456789abcdef", "belongs to cluster"),
         (follower, &directory, "", "names no cluster"),
+        (follower, &directory, &"0123456789abcdef".repeat(9), "names no cluster"),
     ] {
         let refused = send(target, directory, cluster, &body).await?;
         assert_eq!(refused.status(), 421, "{reason}");
@@ -367,33 +382,102 @@ async fn requests_without_a_majority_return() -> Result<()> {
         client.call("DELETE", &remove, ""),
         client.get("name")
     );
-    for (result, advice) in
-        [(written.map(|_| String::new()), ""), (removed, "repeat the request until it answers 204")]
-    {
-        match result {
-            Err(Failure::Unknown(reason)) => {
-                assert!(reason.contains("no majority") && reason.contains(advice), "{reason}");
-            }
-            other => return Err(format!("{other:?}").into()),
-        }
+    match written {
+        Err(Failure::Unknown(reason)) => assert!(reason.contains("no majority"), "{reason}"),
+        other => return Err(format!("{other:?}").into()),
+    }
+    match removed {
+        Err(Failure::Refused(409, reason)) => assert!(reason.contains("no majority"), "{reason}"),
+        other => return Err(format!("{other:?}").into()),
     }
     assert!(matches!(read, Err(Failure::NoEffect(_))), "{read:?}");
 
-    // The write takes effect later. Only a repetition of the request completes the removal.
+    // The write takes effect later. The removal was refused.
     nodes.start(others[0])?;
     let written = async || match client.get("name").await?.as_deref() {
         Some("anna") => Ok(()),
         other => Err(format!("{other:?}").into()),
     };
     nodes.poll(PATIENCE, written).await?;
-    let is_joint = async || {
-        let metrics = client.call("GET", "/metrics", "").await?;
-        Ok::<_, Failure>(metrics.contains("\nsieve_raft_membership_is_joint 1\n"))
-    };
-    assert!(is_joint().await?);
+    let metrics = client.call("GET", "/metrics", "").await?;
+    assert!(metrics.contains("\nsieve_raft_membership_is_joint 0\n"), "{metrics}");
     let removed = async || Ok(client.call("DELETE", &remove, "").await.map(drop)?);
-    nodes.poll(PATIENCE, removed).await?;
-    assert!(!is_joint().await?);
+    nodes.poll(PATIENCE, removed).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_do_not_end_nodes_that_may_open_few_files() -> Result<()> {
+    const CLIENTS: usize = 300;
+    let dir = tempfile::tempdir()?;
+    let limited = |files: u32| {
+        let program = dir.path().join(format!("limited-{files}"));
+        let script = r#"printf '#!/bin/sh\nulimit -n %s; exec "%s" "$@"\n' "$2" "$3" > "$1" && chmod +x "$1""#;
+        let mut write = Command::new("sh");
+        write.args(["-c", script, "sh"]).arg(&program).args([&files.to_string(), PROGRAM]);
+        assert!(write.status()?.success());
+        Ok::<_, std::io::Error>(program)
+    };
+    let arguments = ["--election-timeout", "2000"];
+    let start = |program: &Path, name: &str| {
+        let cluster = dir.path().join(name);
+        let nodes = Processes::new(program, &cluster, Places::loopback(3)?, &arguments);
+        Ok::<_, Box<dyn Error + Send + Sync>>(nodes)
+    };
+    let mut refused = start(&limited(303)?, "refused")?;
+    assert!(refused.start_cluster(3).await.is_err());
+
+    let mut nodes = start(&limited(304)?, "cluster")?;
+    let leader = nodes.start_cluster(3).await?;
+    let client = nodes.client(leader, PATIENCE)?;
+    client.put("name", "anna").await?;
+    let mut held = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut connection = TcpStream::connect(nodes.peer_address(leader)).await?;
+        connection.write_all(b"GET /status HTTP/1.1\r\nhost: a\r\n\r\n").await?;
+        held.push(connection);
+        // A store that cannot open the files of a snapshot ends the node.
+        if held.len() % 30 == 0 {
+            client.put("name", "carla").await?;
+            client.call("POST", "/snapshot", "").await?;
+        }
+    }
+    drop(held);
+    let read = |client: Client| async move {
+        for _ in 0..10 {
+            // Status 503 if there are too many clients.
+            let _ = client.get("name").await;
+        }
+    };
+    let reads: Vec<_> = (0..CLIENTS).map(|_| tokio::spawn(read(client.clone()))).collect();
+    for read in reads {
+        read.await?;
+    }
+    let written = async || Ok(client.put("name", "berta").await.map(drop)?);
+    nodes.poll(PATIENCE, written).await?;
+    assert!((1..=3).all(|node| nodes.end(node).is_none()));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_not_removed_if_the_others_have_no_majority() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(3).await?;
+    let (running, killed) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    nodes.kill(killed);
+    let client = nodes.client(leader, PATIENCE)?;
+    let before = membership(&nodes, leader).await?;
+    match client.call("DELETE", &format!("/members/{running}"), "").await {
+        Err(Failure::Refused(409, message)) => {
+            assert!(message.contains(&format!("remove node {killed} first")), "{message}");
+        }
+        other => return Err(format!("{other:?}").into()),
+    }
+    assert_eq!(membership(&nodes, leader).await?, before);
+    for removed in [killed, running] {
+        client.call("DELETE", &format!("/members/{removed}"), "").await?;
+    }
+    client.put("name", "anna").await?;
     Ok(())
 }
 

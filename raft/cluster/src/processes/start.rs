@@ -3,13 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
 };
 
 use super::{PATIENCE, Processes, STATUS_TIMEOUT, list};
 use crate::{
     Result,
     client::Client,
+    directories::{self, clear},
     identity::{Member, is_unused},
     metrics::About,
 };
@@ -34,7 +34,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If an address is in use, if a node ends, for example because it is a member at another
+    /// If an address or the directory is in use, if a node ends, for example because it is a member at another
     /// address, if most members do not run, or if there is no leader after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
         // A process that answers at one of the addresses may have any state.
@@ -42,6 +42,9 @@ impl Processes {
             self.check_address(node).await?;
         }
         let existed = self.dir.exists();
+        if self.lock.is_none() {
+            self.lock = Some(directories::lock(&self.dir)?);
+        }
         let mut created = Vec::new();
         for dir in (1..=count).map(|node| self.dir(node)) {
             if is_unused(&dir)? {
@@ -54,10 +57,8 @@ impl Processes {
             for (existed, dir) in created {
                 let _ = clear(&dir, existed);
             }
-            if !existed {
-                // Fails if it contains a node that another process has created.
-                let _ = fs::remove_dir(&self.dir);
-            }
+            directories::remove_lock(&self.dir, existed);
+            self.lock = None;
             return Err(error);
         }
         let led = self.form_or_join().await;
@@ -279,22 +280,6 @@ fn check_majority(
     let (members, were) = if absent.len() == 1 { ("member", "was") } else { ("members", "were") };
     let absent = list(absent);
     Err(format!("{members} {absent} {were} not started: pass --nodes {last}").into())
-}
-
-/// Removes the contents of a directory, and the directory unless it is `kept`.
-fn clear(dir: &Path, kept: bool) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    if !kept {
-        fs::remove_dir(dir)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
