@@ -145,7 +145,7 @@ fn take_share(
 
 /// Returns the most keys whose hashes fit into a worker's share.
 pub(super) fn hashed_keys_max(store: &TableStore) -> u64 {
-    store.worker_share().bytes_max() / ENTRY_BYTES as u64
+    store.writing_bytes_max() / ENTRY_BYTES as u64
 }
 
 /// Returns the options of a table with only this filter.

@@ -34,8 +34,8 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If an address or the directory is in use, if a node ends, for example because it is a member at another
-    /// address, if most members do not run, or if there is no leader after a minute.
+    /// If an address or the directory is in use, if a node ends, for example because it is a member
+    /// at another address, if most members do not run, or if there is no leader after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
         // A process that answers at one of the addresses may have any state.
         for node in 1..=count {
