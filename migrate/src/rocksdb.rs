@@ -205,9 +205,9 @@ impl RocksDb {
             return Err(Error::NoColumnFamily { name: name.to_owned() });
         };
         let options = self.options.families.get(name).cloned().unwrap_or_default();
-        if let Some(filter) = options.compaction_filters.iter().find(|name| name.contains("Ttl")) {
+        if let Some(class) = options.ttl_class() {
             let feature =
-                format!("values of `DBWithTTL`, which end with a time ({filter:?} in OPTIONS)");
+                format!("values of `DBWithTTL`, which end with a time ({class:?} in OPTIONS)");
             return Err(Error::unsupported(&self.directory, feature));
         }
         let place =

@@ -81,9 +81,21 @@ fn unknown_merge_operators_are_refused_by_name() {
 #[test]
 fn values_with_times_are_refused() {
     let copy = copy("version2");
-    let text = "[CFOptions \"default\"]\n  compaction_filter_factory=TtlCompactionFilterFactory\n";
+    for option in [
+        "compaction_filter_factory=TtlCompactionFilterFactory",
+        "compaction_filter={id=TtlCompactionFilter;user_filter=app.Filter;}",
+        // Older releases, of a database with a filter of the application.
+        "compaction_filter=Delete By TTL",
+        "merge_operator={id=TtlMergeOperator;}",
+        "merge_operator=Merge By TTL",
+    ] {
+        let text = format!("[CFOptions \"default\"]\n  {option}\n");
+        fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
+        assert!(refused(copy.path()).contains("DBWithTTL"), "{option}");
+    }
+    let text = "[CFOptions \"default\"]\n  compaction_filter=app.Throttle\n";
     fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
-    assert!(refused(copy.path()).contains("DBWithTTL"));
+    dump(copy.path(), &Options::new()).unwrap();
 }
 
 /// Appends an edit to the manifest of a fixture. Returns the directory.
