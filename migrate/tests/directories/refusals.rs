@@ -5,10 +5,11 @@ use std::{
     io::{self, BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
 };
 
 use rustix::fs::{FlockOperation, fcntl_lock};
-use sievedb_migrate::{Error, Options, RocksDb};
+use sievedb_migrate::{Error, Options, RocksDb, StringAppend};
 
 use crate::{copy, dump, fixture};
 
@@ -76,6 +77,20 @@ fn unknown_merge_operators_are_refused_by_name() {
     assert!(refused(copy.path()).contains("merge operator \"app.Sum\""));
     fs::write(copy.path().join("OPTIONS-000099"), "").unwrap();
     assert!(refused(copy.path()).contains("not named in the file OPTIONS"));
+}
+
+#[test]
+fn string_append_without_a_stored_delimiter_is_refused() {
+    let copy = copy("merges");
+    // Older releases do not store the delimiter.
+    for class in ["StringAppendOperator", "StringAppendTESTOperator"] {
+        let text = format!("[CFOptions \"default\"]\n  merge_operator={class}\n");
+        fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
+        assert!(refused(copy.path()).contains("delimiter is not in the file OPTIONS"));
+    }
+    let want = fs::read_to_string(copy.path().join("EXPECTED")).unwrap();
+    let options = Options::new().merge_operator("default", Arc::new(StringAppend::new("|")));
+    assert_eq!(dump(copy.path(), &options).unwrap(), want);
 }
 
 #[test]
