@@ -113,6 +113,23 @@ fn values_with_times_are_refused() {
     dump(copy.path(), &Options::new()).unwrap();
 }
 
+#[test]
+fn other_tables_are_refused_by_name() {
+    for (magic, name) in [
+        (0x8242_2296_63bf_9564_u64, "plain table"),
+        (0x4f34_18eb_7a8f_13b8, "plain table"),
+        (0x9267_89d0_c5f1_7873, "cuckoo table"),
+    ] {
+        let copy = copy("version2");
+        let path = copy.path().join("000014.sst");
+        let mut bytes = fs::read(&path).unwrap();
+        let magic_at = bytes.len() - 8;
+        bytes[magic_at..].copy_from_slice(&magic.to_le_bytes());
+        fs::write(&path, bytes).unwrap();
+        assert!(refused(copy.path()).contains(name));
+    }
+}
+
 /// Appends an edit to the manifest of a fixture. Returns the directory.
 fn with_edit(name: &str, edit: &[u8]) -> tempfile::TempDir {
     let copy = copy(name);
