@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sievedb::{Bytes, Db, Keyspace};
 
 use self::{
-    migration::migrate,
+    migration::{check_operands, migrate},
     record::{SchemaRecord, Stored},
 };
 use crate::{
@@ -78,6 +78,11 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 ///
 /// Until then an open with the old version fails with [`Error::MigrationUnfinished`]. If a step
 /// fails for a value, each `open` fails until the step accepts the value.
+///
+/// In a keyspace with a merge operator, a migration first folds all operands. If that fails, no
+/// value is migrated. [`MergeValues`](crate::MergeValues) decodes operands as its own type: migrate
+/// with the operator of the old type, then reopen the store with the new one. Folded operands
+/// expire with their value.
 ///
 /// No other thread may write to the keyspace during a migration, through older handles or
 /// untyped ones. Opens of typed keyspaces run one at a time.
@@ -192,6 +197,9 @@ impl Schema {
             let stored = (stored.name, stored.version);
             let expected = (self.name.clone(), self.version);
             return Err(Error::SchemaMismatch { keyspace: name, stored, expected });
+        }
+        if stored.migrated_to.is_none() {
+            check_operands(keyspace)?;
         }
         for (_, step) in self.steps.range(stored.version..self.version) {
             stored = migrate(db, keyspace, &name, stored, step)?;

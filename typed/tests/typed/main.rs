@@ -7,6 +7,7 @@ mod crash;
 mod index;
 mod index_writes;
 mod keyspace;
+mod operands;
 mod rename;
 mod writes;
 
