@@ -5,6 +5,7 @@
 
 mod crash;
 mod index;
+mod index_builds;
 mod index_writes;
 mod keyspace;
 mod operands;
