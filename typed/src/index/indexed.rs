@@ -25,7 +25,8 @@ use crate::{
 /// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: a range delete does
 /// not read the values, so the index entries are unknown.
 ///
-/// Index entries expire with their value.
+/// Index entries expire with their value. Merge operands that were written before the index are
+/// folded into a value that expires, and expire with it.
 ///
 /// A write costs a read of the old value and of its expiry. It also costs a write for each index
 /// entry that changes, or for all if the expiry changes. It has the durability of

@@ -2,13 +2,14 @@
 
 use std::ops::{AddAssign, Bound};
 
-use sievedb::{Bytes, Keyspace, Transaction};
+use sievedb::{Bytes, Keyspace, TimeToLive, Transaction};
 
 use super::{Indexed, Maintained};
 use crate::{
     codec::Codec,
     error::Result,
     key::{self, Key},
+    transaction::{Expiry, sealed::Writes as _},
 };
 
 /// Maximum number of keys that are compared in one transaction.
@@ -141,6 +142,12 @@ fn add_missing<K: Key, V, C: Codec<V>>(
     let mut changes = IndexChanges::default();
     let Some(value) = data.read_for_update(transaction, bytes)? else { return Ok(changes) };
     let ttl = transaction.ttl(data, bytes)?;
+    let has_operator = || data.untyped().options().get_merge_operator_name().is_some();
+    if matches!(ttl, Some(TimeToLive::Remaining(_))) && has_operator() {
+        // Folds its operands: they would remain after the expiry, without index entries.
+        let folded = data.encode_value(&value)?;
+        transaction.put(data.untyped(), bytes, &folded, Expiry::of(ttl))?;
+    }
     let key = data.decode_key(bytes)?;
     for entry in (index.derive)(&key, bytes, &value) {
         let found = transaction.ttl(&index.keyspace, &entry)?;
