@@ -87,12 +87,15 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// key.
     ///
     /// The index is built from all entries if it is new, if its build was interrupted, or if it was
-    /// built with another `version` of `keys` or another version of the schema. Change `version`
+    /// built with another `version` of `keys`, another version of the schema, or data that was
+    /// dropped since. Change `version`
     /// with each change of `keys`.
     ///
     /// # Errors
     ///
-    /// * [`Error::NoSchema`], [`Error::SchemaMismatch`]: the keyspace `name` has other entries.
+    /// * [`Error::NoSchema`], [`Error::SchemaMismatch`], [`Error::SchemaRecord`]: the keyspace
+    ///   `name` has other entries, or is that of another index or of data, also if it is empty.
+    /// * [`Error::DuplicateIndex`]: this `Indexed` has an index `name`.
     /// * As [`rebuild`](Self::rebuild).
     pub fn index<IK: Key, I: IntoIterator<Item = IK>>(
         &mut self,
@@ -102,6 +105,9 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ) -> Result<Index<IK, K, V, C>> {
         // Without the default TTL and the compaction filter of `Options::keyspace`.
         let keyspace = self.db.keyspace_with(name, &KeyspaceOptions::new())?;
+        if self.indexes.iter().any(|index| index.keyspace.id() == keyspace.id()) {
+            return Err(Error::DuplicateIndex { index: keyspace.name().into() });
+        }
         let index = Maintained::new(keyspace.clone(), keys);
         self.build(&index, version)?;
         self.indexes.push(index);
@@ -119,32 +125,26 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
             is_complete: true,
         };
         let keyspace = &index.keyspace;
-        let stored = match IndexRecord::read(&self.db, keyspace) {
-            Ok(Some(stored)) if stored == record => return Ok(()),
-            // The keyspace of the data was renamed.
-            Ok(Some(stored)) if stored.is_complete && stored.has_data_of(&record) => {
-                let renamed = IndexRecord { data: record.data.clone(), ..stored.clone() };
-                if renamed == record {
+        match IndexRecord::read(&self.db, keyspace)? {
+            Some(stored) if stored == record => return Ok(()),
+            Some(stored) if stored.has_data_of(&record) => {
+                // The keyspace of the data was renamed.
+                if (IndexRecord { data: record.data.clone(), ..stored }) == record {
                     return record.update(self.db.batch(), &self.db, keyspace);
                 }
-                Ok(Some(stored))
             }
-            Err(error @ Error::Engine(_)) => return Err(error),
-            stored => stored,
-        };
-        if !keyspace.iter().is_empty()? {
-            let name = Arc::clone(&index.name);
-            match stored? {
-                None => return Err(Error::NoSchema { keyspace: name }),
-                Some(stored) if !stored.has_data_of(&record) => {
-                    let of = |record: &IndexRecord| {
-                        (format!("index of {}", record.data), record.version)
-                    };
-                    let (stored, expected) = (of(&stored), of(&record));
-                    return Err(Error::SchemaMismatch { keyspace: name, stored, expected });
+            Some(stored) => {
+                // An index of a dropped keyspace is rebuilt.
+                if let Some(data) = stored.live_data(&self.db)? {
+                    let (keyspace, of) =
+                        (Arc::clone(&index.name), |name| format!("index of {name}"));
+                    let stored = (of(data), stored.version);
+                    let expected = (of(record.data), record.version);
+                    return Err(Error::SchemaMismatch { keyspace, stored, expected });
                 }
-                Some(_) => {}
             }
+            None if keyspace.iter().is_empty()? => {}
+            None => return Err(Error::NoSchema { keyspace: Arc::clone(&index.name) }),
         }
         record.is_complete = false;
         record.write(&self.db, keyspace)?;

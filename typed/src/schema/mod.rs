@@ -35,8 +35,9 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// durably, before the first entry. Later opens fail with [`Error::SchemaMismatch`] for another
 /// name or version, unless migrations lead from the stored version to the new one.
 ///
-/// An empty keyspace accepts any schema. A [renamed](Db::rename_keyspace) keyspace keeps its
-/// schema, and so does a [repaired](sievedb::Options::repair) one.
+/// An empty keyspace accepts any schema, unless it is an index. A
+/// [renamed](Db::rename_keyspace) keyspace keeps its schema, and so does a
+/// [repaired](sievedb::Options::repair) one.
 ///
 /// # Migrations
 ///
@@ -162,15 +163,14 @@ impl Schema {
             return Err(Error::ReservedName { keyspace: name });
         }
         let _opening = opening();
-        let stored = match SchemaRecord::read(db, keyspace) {
-            Ok(Some(stored)) if stored == self.record() => return Ok(()),
-            Err(error @ Error::Engine(_)) => return Err(error),
-            stored => stored,
-        };
+        let stored = SchemaRecord::read(db, keyspace)?;
+        if stored.as_ref() == Some(&self.record()) {
+            return Ok(());
+        }
         if keyspace.iter().is_empty()? {
             return self.record().write(db, keyspace);
         }
-        match stored? {
+        match stored {
             None if self.adopts_untyped => self.record().write(db, keyspace),
             None => Err(Error::NoSchema { keyspace: name }),
             Some(stored) => self.migrate_from(stored, db, keyspace, name),

@@ -221,6 +221,20 @@ impl IndexRecord {
             number => number == other.data_number,
         }
     }
+
+    /// Returns the present name of the keyspace that is indexed, if it exists.
+    pub(crate) fn live_data(&self, db: &Db) -> Result<Option<String>> {
+        for name in db.keyspaces() {
+            let is_indexed = match self.data_number {
+                0 => name == self.data,
+                number => number == db.open_keyspace(&name)?.id().number,
+            };
+            if is_indexed {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Stored for IndexRecord {

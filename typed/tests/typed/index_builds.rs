@@ -2,12 +2,59 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use sievedb_typed::{Indexed, Schema, TypedKeyspace, sievedb::Db};
+use sievedb_typed::{Error, Index, IndexChanges, Indexed, Schema, TypedKeyspace, sievedb::Db};
 
 use crate::store;
 
+type Counts = Indexed<u32, u64>;
+type ByCount = Index<u64, u32, u64>;
+
 fn data(db: &Db, name: &str) -> TypedKeyspace<u32, u64> {
     TypedKeyspace::open(db, name, Schema::new("count", 1)).unwrap()
+}
+
+fn index(counts: &mut Counts, name: &str, version: u32) -> Result<ByCount, Error> {
+    counts.index(name, version, |_, count: &u64| [*count])
+}
+
+#[test]
+fn two_indexes_do_not_share_a_keyspace() {
+    let (_dir, db) = store();
+    let mut users = Indexed::new(&db, data(&db, "users")).unwrap();
+    let mut shops = Indexed::new(&db, data(&db, "shops")).unwrap();
+    let by_count = index(&mut users, "by count", 1).unwrap();
+    // All keyspaces are empty.
+    let error = index(&mut shops, "by count", 1).unwrap_err();
+    let Error::SchemaMismatch { stored, expected, .. } = error else { panic!("{error}") };
+    assert_eq!((&*stored.0, &*expected.0), ("index of users", "index of shops"));
+    assert!(index(&mut users, "by count", 1).is_err(), "the same index twice");
+    assert!(index(&mut users, "users", 1).is_err(), "the keyspace of the data");
+    assert!(index(&mut users, "shops", 1).is_err(), "another keyspace of data");
+    let opened = TypedKeyspace::<u32, u64>::open(&db, "by count", Schema::new("count", 1));
+    assert!(matches!(opened, Err(Error::SchemaRecord { .. })), "{opened:?}");
+    users.insert(1, 10).unwrap();
+    assert_eq!(by_count.get(10).count(), 1);
+    assert_eq!(data(&db, "users").get(1).unwrap(), Some(10));
+    // The message has the present name of the data.
+    db.rename_keyspace("users", "people").unwrap();
+    let mut users = Indexed::new(&db, data(&db, "users")).unwrap();
+    let error = index(&mut users, "by count", 1).unwrap_err();
+    let Error::SchemaMismatch { stored, expected, .. } = error else { panic!("{error}") };
+    assert_eq!((&*stored.0, &*expected.0), ("index of people", "index of users"));
+}
+
+#[test]
+fn index_of_dropped_data_is_rebuilt() {
+    let (_dir, db) = store();
+    let mut counts = Indexed::new(&db, data(&db, "counts")).unwrap();
+    index(&mut counts, "by count", 1).unwrap();
+    counts.insert(1, 10).unwrap();
+    db.drop_keyspace("counts").unwrap();
+    let mut counts = Indexed::new(&db, data(&db, "counts")).unwrap();
+    counts.insert(2, 20).unwrap();
+    let by_count = index(&mut counts, "by count", 1).unwrap();
+    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(20, 2)]);
+    assert_eq!(counts.rebuild().unwrap(), IndexChanges::default());
 }
 
 #[test]
