@@ -52,6 +52,9 @@ pub enum Error {
     /// [`Indexed`](crate::Indexed), or a [compaction filter](sievedb::CompactionFilter) removed the
     /// value. [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the index.
     StaleIndex { index: Arc<str>, key: Bytes },
+    /// A snapshot has no complete `index`: it is older than the index or its last build, or was
+    /// taken meanwhile.
+    IncompleteIndex { index: Arc<str> },
     /// [`Indexed::index`](crate::Indexed::index) was called twice with the name `index`.
     DuplicateIndex { index: Arc<str> },
     /// An open of [`SCHEMA_KEYSPACE`](crate::SCHEMA_KEYSPACE), which stores only schemas.
@@ -131,6 +134,10 @@ impl fmt::Display for Error {
                 f,
                 "the index {index:?} has an entry for the absent key {}; call Indexed::rebuild",
                 key.escape_ascii()
+            ),
+            Self::IncompleteIndex { index } => write!(
+                f,
+                "the snapshot has no complete index {index:?}; take one after the index is built"
             ),
             Self::DuplicateIndex { index } => {
                 write!(

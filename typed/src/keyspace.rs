@@ -106,7 +106,9 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     ///
     /// # Errors
     ///
-    /// [`sievedb::Error::ForeignKeyspace`] if the snapshot is of another store.
+    /// * [`sievedb::Error::ForeignKeyspace`]: the snapshot is of another store.
+    /// * [`sievedb::Error::NotInHistory`]: the snapshot is of the [past](Db::snapshot_at), which
+    ///   this keyspace does not keep.
     pub fn at(&self, snapshot: &Snapshot) -> Result<TypedSnapshot<K, V, C>> {
         let entries = snapshot.keyspace(&self.entries)?;
         Ok(TypedSnapshot::new(entries, Arc::clone(&self.name)))

@@ -88,8 +88,10 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ///
     /// The index is built from all entries if it is new, if its build was interrupted, or if it was
     /// built with another `version` of `keys`, another version of the schema, or data that was
-    /// dropped since. Change `version`
-    /// with each change of `keys`.
+    /// dropped since. Change `version` with each change of `keys`.
+    ///
+    /// During a build, lookups through other handles of the index, and in followers of the store,
+    /// find only a part of the entries.
     ///
     /// # Errors
     ///
@@ -109,13 +111,13 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
             return Err(Error::DuplicateIndex { index: keyspace.name().into() });
         }
         let index = Maintained::new(keyspace.clone(), keys);
-        self.build(&index, version)?;
+        let record = self.build(&index, version)?;
         self.indexes.push(index);
-        Ok(Index::new(self.db.clone(), keyspace, self.data.clone()))
+        Ok(Index::new(self.db.clone(), keyspace, record, self.data.clone()))
     }
 
-    /// Builds `index`, unless it is complete and of this version.
-    fn build(&self, index: &Maintained<K, V>, version: u32) -> Result<()> {
+    /// Builds `index`, unless it is complete and of this version. Returns its record.
+    fn build(&self, index: &Maintained<K, V>, version: u32) -> Result<IndexRecord> {
         let _opening = opening();
         let mut record = IndexRecord {
             data_number: self.data.untyped().id().number,
@@ -126,13 +128,13 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         };
         let keyspace = &index.keyspace;
         match IndexRecord::read(&self.db, keyspace)? {
-            Some(stored) if stored == record => return Ok(()),
-            Some(stored) if stored.has_data_of(&record) => {
-                // The keyspace of the data was renamed.
-                if (IndexRecord { data: record.data.clone(), ..stored }) == record {
-                    return record.update(self.db.batch(), &self.db, keyspace);
-                }
+            Some(stored) if stored == record => return Ok(record),
+            // The keyspace of the data was renamed.
+            Some(stored) if stored.is_same_build(&record) => {
+                record.update(self.db.batch(), &self.db, keyspace)?;
+                return Ok(record);
             }
+            Some(stored) if stored.has_data_of(&record) => {}
             Some(stored) => {
                 // An index of a dropped keyspace is rebuilt.
                 if let Some(data) = stored.live_data(&self.db)? {
@@ -150,7 +152,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         record.write(&self.db, keyspace)?;
         rebuild(self, index)?;
         record.is_complete = true;
-        record.write(&self.db, keyspace)
+        record.write(&self.db, keyspace)?;
+        Ok(record)
     }
 
     /// Returns the indexed keyspace, for reads. **Writes to it do not update the indexes.**

@@ -1,8 +1,14 @@
 //! Builds and rebuilds of indexes, and the names of their keyspaces.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
-use sievedb_typed::{Error, Index, IndexChanges, Indexed, Schema, TypedKeyspace, sievedb::Db};
+use sievedb_typed::{
+    Error, Index, IndexChanges, Indexed, Schema, TypedKeyspace,
+    sievedb::{Db, Snapshot},
+};
 
 use crate::store;
 
@@ -15,6 +21,40 @@ fn data(db: &Db, name: &str) -> TypedKeyspace<u32, u64> {
 
 fn index(counts: &mut Counts, name: &str, version: u32) -> Result<ByCount, Error> {
     counts.index(name, version, |_, count: &u64| [*count])
+}
+
+#[test]
+fn snapshot_without_the_complete_index_is_refused() {
+    let (_dir, db) = store();
+    let counts = data(&db, "counts");
+    for id in 0..3 {
+        counts.insert(id, 7).unwrap();
+    }
+    let before = db.snapshot();
+    let mut counts = Indexed::new(&db, counts).unwrap();
+    let during = Arc::new(Mutex::new(Vec::<Snapshot>::new()));
+    let (taken, store) = (Arc::clone(&during), db.clone());
+    let by_count = counts
+        .index("by count", 1, move |_, count: &u64| {
+            taken.lock().unwrap().push(store.snapshot());
+            [*count]
+        })
+        .unwrap();
+    for snapshot in during.lock().unwrap().iter().chain([&before]) {
+        assert_eq!(counts.keyspace().at(snapshot).unwrap().iter().count(), 3);
+        let error = by_count.at(snapshot).unwrap_err();
+        assert!(error.to_string().contains("no complete index"), "{error}");
+    }
+    let first = db.snapshot();
+    assert_eq!(by_count.at(&first).unwrap().get(7).count(), 3);
+    // The index of another version has other keys.
+    let second_of = |_: &u32, count: &u64| [format!("{count}")];
+    let by_text = Indexed::new(&db, data(&db, "counts"))
+        .and_then(|mut counts| counts.index("by count", 2, second_of))
+        .unwrap();
+    assert!(by_text.at(&first).is_err() && by_count.at(&db.snapshot()).is_err());
+    assert_eq!(by_text.at(&db.snapshot()).unwrap().get("7").count(), 3);
+    assert_eq!(by_count.at(&first).unwrap().get(7).count(), 3);
 }
 
 #[test]
