@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     key::{self, EncodeAs, Key},
     reads::{Types, read_methods},
-    schema::Schema,
+    schema::{Schema, check_name},
     snapshot::TypedSnapshot,
 };
 
@@ -48,6 +48,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// * [`Error::Engine`]: as [`Db::keyspace`], and of a write with durability `Disk`.
     #[expect(clippy::needless_pass_by_value, reason = "a schema is written for one open")]
     pub fn open(db: &Db, name: &str, schema: Schema) -> Result<Self> {
+        check_name(name)?;
         Self::check(db, db.keyspace(name)?, &schema)
     }
 
@@ -65,6 +66,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         options: &KeyspaceOptions,
         schema: Schema,
     ) -> Result<Self> {
+        check_name(name)?;
         Self::check(db, db.keyspace_with(name, options)?, &schema)
     }
 

@@ -159,9 +159,6 @@ impl Schema {
     /// Stores this schema for `keyspace`, or compares it with the stored one and runs migrations.
     pub(crate) fn open(&self, db: &Db, keyspace: &Keyspace) -> Result<()> {
         let name: Arc<str> = keyspace.name().into();
-        if &*name == SCHEMA_KEYSPACE {
-            return Err(Error::ReservedName { keyspace: name });
-        }
         let _opening = opening();
         let stored = SchemaRecord::read(db, keyspace)?;
         if stored.as_ref() == Some(&self.record()) {
@@ -217,6 +214,14 @@ impl fmt::Debug for Schema {
             .field("version", &self.version)
             .field("steps", &self.steps.keys())
             .finish_non_exhaustive()
+    }
+}
+
+/// Rejects the name of the keyspace of schemas, before an open creates it with other options.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    match name {
+        SCHEMA_KEYSPACE => Err(Error::ReservedName { keyspace: name.into() }),
+        _ => Ok(()),
     }
 }
 
