@@ -49,8 +49,9 @@ pub enum Error {
     /// the reverse, or a later release of this crate or another application wrote it.
     SchemaRecord { keyspace: Arc<str>, source: KeyError },
     /// The `index` has an entry for `key`, which has no value. A write to the data did not use its
-    /// [`Indexed`](crate::Indexed), or a [compaction filter](sievedb::CompactionFilter) removed the
-    /// value. [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the index.
+    /// [`Indexed`](crate::Indexed), or a [compaction filter](sievedb::CompactionFilter) or
+    /// [`Fifo`](sievedb::Fifo) compaction removed the value.
+    /// [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the index.
     StaleIndex { index: Arc<str>, key: Bytes },
     /// A snapshot has no complete `index`: it is older than the index or its last build, or was
     /// taken meanwhile.

@@ -20,8 +20,9 @@ use crate::{
 /// A typed keyspace with secondary indexes. Each write changes the entry and all its index entries
 /// in one [transaction](Transaction), which is retried after each conflict.
 ///
-/// All writes to the keyspace must use an `Indexed` with the same indexes. A write to the keyspace
-/// itself does not update them; nor does a [compaction filter](sievedb::CompactionFilter).
+/// All writes to the keyspace must use an `Indexed` with the same indexes, also those of earlier
+/// releases of the application. A write to the keyspace itself does not update them; nor does a
+/// [compaction filter](sievedb::CompactionFilter) or [`Fifo`](sievedb::Fifo) compaction.
 /// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: a range delete does
 /// not read the values, so the index entries are unknown.
 ///
@@ -83,12 +84,18 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     }
 
     /// Adds the index `name`, stored in a keyspace of this name. `keys` derives the index keys of
-    /// an entry: none, one, or several. It must be pure. Several entries may have the same index
-    /// key.
+    /// an entry: none, one, or several. It must be pure, and must not open a typed keyspace or an
+    /// index: it would wait for itself.
+    ///
+    /// Several entries may have the same index key. A lookup before a write does not keep index
+    /// keys unique: another writer may store the same one in between.
     ///
     /// The index is built from all entries if it is new, if its build was interrupted, or if it was
     /// built with another `version` of `keys`, another version of the schema, or data that was
     /// dropped since. Change `version` with each change of `keys`.
+    ///
+    /// First commit or drop each [`Transaction`] with writes to the keyspace: they would have no
+    /// entries in this index.
     ///
     /// During a build, lookups through other handles of the index, and in followers of the store,
     /// find only a part of the entries.

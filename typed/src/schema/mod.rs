@@ -24,6 +24,7 @@ use crate::{
 /// Name of the keyspace that stores the schemas of all typed keyspaces of a store.
 ///
 /// Its keys are the [ids](Keyspace::id) of keyspaces. Opening the first typed keyspace creates it.
+/// A [restore of some keyspaces](sievedb::RestoreOptions::keyspaces) must include it.
 pub const SCHEMA_KEYSPACE: &str = "sievedb-typed";
 
 /// Rewrites a value, or removes its entry.
@@ -85,8 +86,13 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// with the operator of the old type, then reopen the store with the new one. Folded operands
 /// expire with their value.
 ///
-/// No other thread may write to the keyspace during a migration, through older handles or
-/// untyped ones. Opens of typed keyspaces run one at a time.
+/// Only `open` compares schemas. Before a migration, close older handles of the keyspace, also in
+/// [followers](sievedb::Options::follow): they would decode the new values as old ones, and write
+/// old ones. Untyped writes must wait, too. Snapshots from before the migration have the old
+/// values.
+///
+/// In a process, opens of typed keyspaces and of indexes run one at a time, for all stores. A step
+/// must not open one: it would wait for itself.
 pub struct Schema {
     name: String,
     version: u32,
