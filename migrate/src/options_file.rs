@@ -12,6 +12,15 @@ const OPTIONS_PREFIX: &str = "OPTIONS-";
 /// Maximum length of the file OPTIONS that is read.
 const OPTIONS_BYTES_MAX: usize = 64 << 20;
 
+/// Classes that `DBWithTTL` sets: their names, and those in older releases of RocksDB.
+const TTL_CLASSES: [&str; 5] = [
+    "TtlCompactionFilter",
+    "TtlCompactionFilterFactory",
+    "TtlMergeOperator",
+    "Delete By TTL",
+    "Merge By TTL",
+];
+
 /// Options of a column family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FamilyOptions {
@@ -21,6 +30,14 @@ pub(crate) struct FamilyOptions {
     pub(crate) delimiter: Option<String>,
     /// Classes of the compaction filter and its factory.
     pub(crate) compaction_filters: Vec<String>,
+}
+
+impl FamilyOptions {
+    /// Returns a class that `DBWithTTL` sets, if there is one.
+    pub(crate) fn ttl_class(&self) -> Option<&str> {
+        let mut classes = self.compaction_filters.iter().chain(&self.merge_operator);
+        classes.find(|class| TTL_CLASSES.contains(&class.as_str())).map(String::as_str)
+    }
 }
 
 /// The newest file OPTIONS.

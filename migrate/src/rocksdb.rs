@@ -21,9 +21,6 @@ use crate::{
 const STRING_APPEND: [&str; 2] = ["StringAppendOperator", "StringAppendTESTOperator"];
 const UINT64_ADD: &str = "UInt64AddOperator";
 
-/// Delimiter of `StringAppendOperator` if the file OPTIONS does not name one.
-const DELIMITER: &str = ",";
-
 /// Options for opening a RocksDB directory.
 ///
 /// # Examples
@@ -198,16 +195,17 @@ impl RocksDb {
     /// * [`Error::Corrupt`], [`Error::Io`]: a table cannot be opened.
     ///
     /// The iterator also yields the last three errors, for tables that it reaches later. An unknown
-    /// merge operator is an error at the first key with operands.
+    /// merge operator is an error at the first key with operands. So is a `StringAppendOperator`
+    /// whose delimiter is not in the file OPTIONS, as of older releases of RocksDB.
     pub fn entries(&self, name: &str) -> Result<Entries> {
         let family = self.manifest.families.iter().find(|(_, family)| family.name == name);
         let Some((id, family)) = family else {
             return Err(Error::NoColumnFamily { name: name.to_owned() });
         };
         let options = self.options.families.get(name).cloned().unwrap_or_default();
-        if let Some(filter) = options.compaction_filters.iter().find(|name| name.contains("Ttl")) {
+        if let Some(class) = options.ttl_class() {
             let feature =
-                format!("values of `DBWithTTL`, which end with a time ({filter:?} in OPTIONS)");
+                format!("values of `DBWithTTL`, which end with a time ({class:?} in OPTIONS)");
             return Err(Error::unsupported(&self.directory, feature));
         }
         let place =
@@ -235,12 +233,16 @@ impl RocksDb {
             return Merge::By(Arc::clone(operator));
         }
         match options.merge_operator.as_deref() {
-            Some(class) if STRING_APPEND.contains(&class) => {
-                let delimiter = options.delimiter.as_deref().unwrap_or(DELIMITER);
-                Merge::By(Arc::new(StringAppend::new(delimiter)))
-            }
+            Some(class) if STRING_APPEND.contains(&class) => match &options.delimiter {
+                Some(delimiter) => Merge::By(Arc::new(StringAppend::new(delimiter.as_str()))),
+                // Older releases store no delimiter.
+                None => Merge::Unknown(format!(
+                    "the merge operator {class:?}, whose delimiter is not in the file OPTIONS"
+                )),
+            },
             Some(UINT64_ADD) => Merge::By(Arc::new(UInt64Add)),
-            class => Merge::Unknown(class.map(str::to_owned)),
+            Some(class) => Merge::Unknown(format!("the merge operator {class:?}")),
+            None => Merge::Unknown("a merge operator not named in the file OPTIONS".to_owned()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Encodings of values.
 
-use std::{error, mem};
+use std::{any, error, mem};
 
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::Bytes;
@@ -63,12 +63,26 @@ pub trait Codec<V> {
 ///
 /// Field names are not stored, so a change of the type needs a new
 /// [version of the schema](crate::Schema). Bytes after the value are an error.
+///
+/// Some types of serde are encoded, but cannot be decoded or decode to other values:
+/// `#[serde(untagged)]`, internally tagged enums, `#[serde(skip_serializing_if)]`,
+/// `serde_json::Value`. In debug builds, [`encode`](Codec::encode) panics for a value that cannot
+/// be decoded.
+///
+/// The depth of a recursive type is not limited. Bytes that are not of this codec may overflow the
+/// stack.
 #[derive(Debug, Clone, Copy)]
 pub enum Postcard {}
 
 impl<V: Serialize + DeserializeOwned> Codec<V> for Postcard {
     fn encode(value: &V, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let start = out.len();
         *out = postcard::to_extend(value, mem::take(out))?;
+        debug_assert!(
+            <Self as Codec<V>>::decode(Bytes::copy_from_slice(&out[start..])).is_ok(),
+            "Postcard cannot decode what it encoded of a {}",
+            any::type_name::<V>()
+        );
         Ok(())
     }
 
@@ -163,6 +177,19 @@ mod tests {
         assert_eq!(bytes, [0xff, 0xfe]);
         let decoded: i16 = Integer::decode(bytes.into()).unwrap();
         assert_eq!(decoded, -2);
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "Postcard cannot decode")]
+    fn values_that_cannot_be_decoded_fail_in_debug_builds() {
+        #[derive(Serialize, serde::Deserialize)]
+        #[serde(untagged)]
+        enum Untagged {
+            Number(u32),
+        }
+
+        drop(Postcard::encode(&Untagged::Number(7), &mut Vec::new()));
     }
 
     #[test]

@@ -45,13 +45,19 @@ pub enum Error {
         key: Bytes,
         source: Arc<dyn error::Error + Send + Sync>,
     },
-    /// The stored schema of `keyspace` cannot be decoded: a later release of this crate or another
-    /// application wrote it.
+    /// The stored schema of `keyspace` cannot be decoded: it is that of an index instead of data or
+    /// the reverse, or a later release of this crate or another application wrote it.
     SchemaRecord { keyspace: Arc<str>, source: KeyError },
     /// The `index` has an entry for `key`, which has no value. A write to the data did not use its
-    /// [`Indexed`](crate::Indexed), or a [compaction filter](sievedb::CompactionFilter) removed the
-    /// value. [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the index.
+    /// [`Indexed`](crate::Indexed), or a [compaction filter](sievedb::CompactionFilter) or
+    /// [`Fifo`](sievedb::Fifo) compaction removed the value.
+    /// [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the index.
     StaleIndex { index: Arc<str>, key: Bytes },
+    /// A snapshot has no complete `index`: it is older than the index or its last build, or was
+    /// taken meanwhile.
+    IncompleteIndex { index: Arc<str> },
+    /// [`Indexed::index`](crate::Indexed::index) was called twice with the name `index`.
+    DuplicateIndex { index: Arc<str> },
     /// An open of [`SCHEMA_KEYSPACE`](crate::SCHEMA_KEYSPACE), which stores only schemas.
     ReservedName { keyspace: Arc<str> },
 }
@@ -122,14 +128,24 @@ impl fmt::Display for Error {
             ),
             Self::SchemaRecord { keyspace, .. } => write!(
                 f,
-                "cannot decode the stored schema of the keyspace {keyspace:?}; use the release \
-                 that wrote it"
+                "the stored schema of the keyspace {keyspace:?} is of another kind or release; use \
+                 another name, or the release that wrote it"
             ),
             Self::StaleIndex { index, key } => write!(
                 f,
                 "the index {index:?} has an entry for the absent key {}; call Indexed::rebuild",
                 key.escape_ascii()
             ),
+            Self::IncompleteIndex { index } => write!(
+                f,
+                "the snapshot has no complete index {index:?}; take one after the index is built"
+            ),
+            Self::DuplicateIndex { index } => {
+                write!(
+                    f,
+                    "the index {index:?} was added twice; use another name, or clone the first"
+                )
+            }
             Self::ReservedName { keyspace } => {
                 write!(f, "the keyspace {keyspace:?} is reserved for schemas; use another name")
             }

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     key::{self, EncodeAs, Key},
     reads::{Types, read_methods},
-    schema::Schema,
+    schema::{Schema, check_name},
     snapshot::TypedSnapshot,
 };
 
@@ -48,6 +48,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// * [`Error::Engine`]: as [`Db::keyspace`], and of a write with durability `Disk`.
     #[expect(clippy::needless_pass_by_value, reason = "a schema is written for one open")]
     pub fn open(db: &Db, name: &str, schema: Schema) -> Result<Self> {
+        check_name(name)?;
         Self::check(db, db.keyspace(name)?, &schema)
     }
 
@@ -65,6 +66,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         options: &KeyspaceOptions,
         schema: Schema,
     ) -> Result<Self> {
+        check_name(name)?;
         Self::check(db, db.keyspace_with(name, options)?, &schema)
     }
 
@@ -106,7 +108,9 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     ///
     /// # Errors
     ///
-    /// [`sievedb::Error::ForeignKeyspace`] if the snapshot is of another store.
+    /// * [`sievedb::Error::ForeignKeyspace`]: the snapshot is of another store.
+    /// * [`sievedb::Error::NotInHistory`]: the snapshot is of the [past](Db::snapshot_at), which
+    ///   this keyspace does not keep.
     pub fn at(&self, snapshot: &Snapshot) -> Result<TypedSnapshot<K, V, C>> {
         let entries = snapshot.keyspace(&self.entries)?;
         Ok(TypedSnapshot::new(entries, Arc::clone(&self.name)))

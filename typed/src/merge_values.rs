@@ -12,6 +12,10 @@ use crate::codec::{Codec, Postcard};
 /// A read decodes the value and all operands of its key. If decoding fails, reads of the key fail
 /// with [`sievedb::Error::MergeFailed`].
 ///
+/// Stored operands keep their type. Before `V` changes, fold them by a
+/// [migration](crate::Schema#migrations): operands that also decode as the new type would give
+/// wrong values.
+///
 /// ```
 /// use std::{collections::BTreeMap, sync::Arc};
 /// use sievedb_typed::{MergeValues, Schema, TypedKeyspace, sievedb::Options};

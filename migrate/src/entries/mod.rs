@@ -34,8 +34,8 @@ pub struct Entries {
 #[derive(Debug, Clone)]
 pub(crate) enum Merge {
     By(Arc<dyn MergeOperator>),
-    /// The operator of this name is not known.
-    Unknown(Option<String>),
+    /// The operator with this description is not known.
+    Unknown(String),
 }
 
 /// Value of a key according to the versions read so far.
@@ -104,10 +104,9 @@ impl Entries {
                 let refusal = || refused("the merge operator refused operands".to_owned());
                 merged.map(|value| Some(Some(value))).ok_or_else(refusal)
             }
-            Merge::Unknown(name) => {
-                let name = name.as_deref().unwrap_or("not named in the file OPTIONS");
+            Merge::Unknown(operator) => {
                 let advice = "compact the database with RocksDB, or pass the operator";
-                Err(refused(format!("operands of the merge operator {name:?}; {advice}")))
+                Err(refused(format!("operands of {operator}; {advice}")))
             }
         }
     }

@@ -19,6 +19,12 @@ pub(crate) const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 /// Last 8 bytes of a block-based table of LevelDB, or of RocksDB before 4.6.
 const MAGIC_LEGACY: u64 = 0xdb47_7524_8b80_fb57;
 
+/// Last 8 bytes of plain tables, new and legacy.
+const MAGIC_PLAIN: [u64; 2] = [0x8242_2296_63bf_9564, 0x4f34_18eb_7a8f_13b8];
+
+/// Last 8 bytes of a cuckoo table.
+const MAGIC_CUCKOO: u64 = 0x9267_89d0_c5f1_7873;
+
 /// First bytes of the handles from format version 6 on.
 const MAGIC_EXTENDED: u32 = 0x007a_003e;
 
@@ -74,6 +80,10 @@ impl Footer {
                                with RocksDB 10 or earlier";
                 return Err(Error::unsupported(path, feature));
             }
+            magic if MAGIC_PLAIN.contains(&magic) => {
+                return Err(Error::unsupported(path, "plain table"));
+            }
+            MAGIC_CUCKOO => return Err(Error::unsupported(path, "cuckoo table")),
             magic => {
                 let reason = format!("magic number {magic:016x} is not that of block-based tables");
                 return Err(Error::corrupt(path, offset, reason));

@@ -5,10 +5,11 @@ use std::{
     io::{self, BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
 };
 
 use rustix::fs::{FlockOperation, fcntl_lock};
-use sievedb_migrate::{Error, Options, RocksDb};
+use sievedb_migrate::{Error, Options, RocksDb, StringAppend};
 
 use crate::{copy, dump, fixture};
 
@@ -79,11 +80,54 @@ fn unknown_merge_operators_are_refused_by_name() {
 }
 
 #[test]
+fn string_append_without_a_stored_delimiter_is_refused() {
+    let copy = copy("merges");
+    // Older releases do not store the delimiter.
+    for class in ["StringAppendOperator", "StringAppendTESTOperator"] {
+        let text = format!("[CFOptions \"default\"]\n  merge_operator={class}\n");
+        fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
+        assert!(refused(copy.path()).contains("delimiter is not in the file OPTIONS"));
+    }
+    let want = fs::read_to_string(copy.path().join("EXPECTED")).unwrap();
+    let options = Options::new().merge_operator("default", Arc::new(StringAppend::new("|")));
+    assert_eq!(dump(copy.path(), &options).unwrap(), want);
+}
+
+#[test]
 fn values_with_times_are_refused() {
     let copy = copy("version2");
-    let text = "[CFOptions \"default\"]\n  compaction_filter_factory=TtlCompactionFilterFactory\n";
+    for option in [
+        "compaction_filter_factory=TtlCompactionFilterFactory",
+        "compaction_filter={id=TtlCompactionFilter;user_filter=app.Filter;}",
+        // Older releases, of a database with a filter of the application.
+        "compaction_filter=Delete By TTL",
+        "merge_operator={id=TtlMergeOperator;}",
+        "merge_operator=Merge By TTL",
+    ] {
+        let text = format!("[CFOptions \"default\"]\n  {option}\n");
+        fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
+        assert!(refused(copy.path()).contains("DBWithTTL"), "{option}");
+    }
+    let text = "[CFOptions \"default\"]\n  compaction_filter=app.Throttle\n";
     fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
-    assert!(refused(copy.path()).contains("DBWithTTL"));
+    dump(copy.path(), &Options::new()).unwrap();
+}
+
+#[test]
+fn other_tables_are_refused_by_name() {
+    for (magic, name) in [
+        (0x8242_2296_63bf_9564_u64, "plain table"),
+        (0x4f34_18eb_7a8f_13b8, "plain table"),
+        (0x9267_89d0_c5f1_7873, "cuckoo table"),
+    ] {
+        let copy = copy("version2");
+        let path = copy.path().join("000014.sst");
+        let mut bytes = fs::read(&path).unwrap();
+        let magic_at = bytes.len() - 8;
+        bytes[magic_at..].copy_from_slice(&magic.to_le_bytes());
+        fs::write(&path, bytes).unwrap();
+        assert!(refused(copy.path()).contains(name));
+    }
 }
 
 /// Appends an edit to the manifest of a fixture. Returns the directory.

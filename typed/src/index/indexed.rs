@@ -20,12 +20,14 @@ use crate::{
 /// A typed keyspace with secondary indexes. Each write changes the entry and all its index entries
 /// in one [transaction](Transaction), which is retried after each conflict.
 ///
-/// All writes to the keyspace must use an `Indexed` with the same indexes. A write to the keyspace
-/// itself does not update them; nor does a [compaction filter](sievedb::CompactionFilter).
+/// All writes to the keyspace must use an `Indexed` with the same indexes, also those of earlier
+/// releases of the application. A write to the keyspace itself does not update them; nor does a
+/// [compaction filter](sievedb::CompactionFilter) or [`Fifo`](sievedb::Fifo) compaction.
 /// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: a range delete does
 /// not read the values, so the index entries are unknown.
 ///
-/// Index entries expire with their value.
+/// Index entries expire with their value. Merge operands that were written before the index are
+/// folded into a value that expires, and expire with it.
 ///
 /// A write costs a read of the old value and of its expiry. It also costs a write for each index
 /// entry that changes, or for all if the expiry changes. It has the durability of
@@ -82,16 +84,27 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     }
 
     /// Adds the index `name`, stored in a keyspace of this name. `keys` derives the index keys of
-    /// an entry: none, one, or several. It must be pure. Several entries may have the same index
-    /// key.
+    /// an entry: none, one, or several. It must be pure, and must not open a typed keyspace or an
+    /// index: it would wait for itself.
+    ///
+    /// Several entries may have the same index key. A lookup before a write does not keep index
+    /// keys unique: another writer may store the same one in between.
     ///
     /// The index is built from all entries if it is new, if its build was interrupted, or if it was
-    /// built with another `version` of `keys` or another version of the schema. Change `version`
-    /// with each change of `keys`.
+    /// built with another `version` of `keys`, another version of the schema, or data that was
+    /// dropped since. Change `version` with each change of `keys`.
+    ///
+    /// First commit or drop each [`Transaction`] with writes to the keyspace: they would have no
+    /// entries in this index.
+    ///
+    /// During a build, lookups through other handles of the index, and in followers of the store,
+    /// find only a part of the entries.
     ///
     /// # Errors
     ///
-    /// * [`Error::NoSchema`], [`Error::SchemaMismatch`]: the keyspace `name` has other entries.
+    /// * [`Error::NoSchema`], [`Error::SchemaMismatch`], [`Error::SchemaRecord`]: the keyspace
+    ///   `name` has other entries, or is that of another index or of data, also if it is empty.
+    /// * [`Error::DuplicateIndex`]: this `Indexed` has an index `name`.
     /// * As [`rebuild`](Self::rebuild).
     pub fn index<IK: Key, I: IntoIterator<Item = IK>>(
         &mut self,
@@ -101,14 +114,17 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ) -> Result<Index<IK, K, V, C>> {
         // Without the default TTL and the compaction filter of `Options::keyspace`.
         let keyspace = self.db.keyspace_with(name, &KeyspaceOptions::new())?;
+        if self.indexes.iter().any(|index| index.keyspace.id() == keyspace.id()) {
+            return Err(Error::DuplicateIndex { index: keyspace.name().into() });
+        }
         let index = Maintained::new(keyspace.clone(), keys);
-        self.build(&index, version)?;
+        let record = self.build(&index, version)?;
         self.indexes.push(index);
-        Ok(Index::new(self.db.clone(), keyspace, self.data.clone()))
+        Ok(Index::new(self.db.clone(), keyspace, record, self.data.clone()))
     }
 
-    /// Builds `index`, unless it is complete and of this version.
-    fn build(&self, index: &Maintained<K, V>, version: u32) -> Result<()> {
+    /// Builds `index`, unless it is complete and of this version. Returns its record.
+    fn build(&self, index: &Maintained<K, V>, version: u32) -> Result<IndexRecord> {
         let _opening = opening();
         let mut record = IndexRecord {
             data_number: self.data.untyped().id().number,
@@ -118,38 +134,33 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
             is_complete: true,
         };
         let keyspace = &index.keyspace;
-        let stored = match IndexRecord::read(&self.db, keyspace) {
-            Ok(Some(stored)) if stored == record => return Ok(()),
+        match IndexRecord::read(&self.db, keyspace)? {
+            Some(stored) if stored == record => return Ok(record),
             // The keyspace of the data was renamed.
-            Ok(Some(stored)) if stored.is_complete && stored.has_data_of(&record) => {
-                let renamed = IndexRecord { data: record.data.clone(), ..stored.clone() };
-                if renamed == record {
-                    return record.update(self.db.batch(), &self.db, keyspace);
-                }
-                Ok(Some(stored))
+            Some(stored) if stored.is_same_build(&record) => {
+                record.update(self.db.batch(), &self.db, keyspace)?;
+                return Ok(record);
             }
-            Err(error @ Error::Engine(_)) => return Err(error),
-            stored => stored,
-        };
-        if !keyspace.iter().is_empty()? {
-            let name = Arc::clone(&index.name);
-            match stored? {
-                None => return Err(Error::NoSchema { keyspace: name }),
-                Some(stored) if !stored.has_data_of(&record) => {
-                    let of = |record: &IndexRecord| {
-                        (format!("index of {}", record.data), record.version)
-                    };
-                    let (stored, expected) = (of(&stored), of(&record));
-                    return Err(Error::SchemaMismatch { keyspace: name, stored, expected });
+            Some(stored) if stored.has_data_of(&record) => {}
+            Some(stored) => {
+                // An index of a dropped keyspace is rebuilt.
+                if let Some(data) = stored.live_data(&self.db)? {
+                    let (keyspace, of) =
+                        (Arc::clone(&index.name), |name| format!("index of {name}"));
+                    let stored = (of(data), stored.version);
+                    let expected = (of(record.data), record.version);
+                    return Err(Error::SchemaMismatch { keyspace, stored, expected });
                 }
-                Some(_) => {}
             }
+            None if keyspace.iter().is_empty()? => {}
+            None => return Err(Error::NoSchema { keyspace: Arc::clone(&index.name) }),
         }
         record.is_complete = false;
         record.write(&self.db, keyspace)?;
         rebuild(self, index)?;
         record.is_complete = true;
-        record.write(&self.db, keyspace)
+        record.write(&self.db, keyspace)?;
+        Ok(record)
     }
 
     /// Returns the indexed keyspace, for reads. **Writes to it do not update the indexes.**

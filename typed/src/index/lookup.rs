@@ -16,6 +16,7 @@ use crate::{
     error::{Error, Result},
     key::{self, EncodeAs, Key, KeyBounds, prefix_bounds},
     keyspace::TypedKeyspace,
+    schema::record::{IndexRecord, Stored as _},
     snapshot::TypedSnapshot,
 };
 
@@ -27,13 +28,19 @@ use crate::{
 pub struct Index<IK, K, V, C = Postcard> {
     db: Db,
     entries: Keyspace,
+    record: Arc<IndexRecord>,
     data: TypedKeyspace<K, V, C>,
     types: PhantomData<fn() -> IK>,
 }
 
 impl<IK: Key, K: Key, V, C: Codec<V>> Index<IK, K, V, C> {
-    pub(super) fn new(db: Db, entries: Keyspace, data: TypedKeyspace<K, V, C>) -> Self {
-        Self { db, entries, data, types: PhantomData }
+    pub(super) fn new(
+        db: Db,
+        entries: Keyspace,
+        record: IndexRecord,
+        data: TypedKeyspace<K, V, C>,
+    ) -> Self {
+        Self { db, entries, record: record.into(), data, types: PhantomData }
     }
 
     /// Returns the name of the index and its keyspace.
@@ -46,15 +53,27 @@ impl<IK: Key, K: Key, V, C: Codec<V>> Index<IK, K, V, C> {
     ///
     /// # Errors
     ///
-    /// [`sievedb::Error::ForeignKeyspace`] if the snapshot is of another store.
+    /// * [`Error::IncompleteIndex`]: the index did not exist yet, was being built, or had another
+    ///   version or another version of the schema.
+    /// * [`sievedb::Error::ForeignKeyspace`]: the snapshot is of another store.
+    /// * [`sievedb::Error::NotInHistory`]: the snapshot is of the [past](Db::snapshot_at). Indexes
+    ///   have no [history](sievedb::KeyspaceOptions::keep_history).
     pub fn at(&self, snapshot: &Snapshot) -> Result<IndexSnapshot<IK, K, V, C>> {
+        let view = self.view(snapshot)?;
+        match IndexRecord::read_at(snapshot, &self.db, &self.entries)? {
+            Some(stored) if stored.is_same_build(&self.record) => Ok(view),
+            _ => Err(Error::IncompleteIndex { index: view.name }),
+        }
+    }
+
+    fn view(&self, snapshot: &Snapshot) -> Result<IndexSnapshot<IK, K, V, C>> {
         let (entries, data) = (snapshot.keyspace(&self.entries)?, self.data.at(snapshot)?);
         let name = self.entries.name().into();
         Ok(IndexSnapshot { entries, data, name, types: PhantomData })
     }
 
     fn now(&self) -> IndexSnapshot<IK, K, V, C> {
-        self.at(&self.db.snapshot()).expect("index and data are of one store")
+        self.view(&self.db.snapshot()).expect("index and data are of one store")
     }
 
     /// Returns the entries with this index key, ordered by key. Costs a range over the index, and a
@@ -86,7 +105,7 @@ impl<IK: Key, K: Key, V, C: Codec<V>> Index<IK, K, V, C> {
 impl<IK, K, V, C> Clone for Index<IK, K, V, C> {
     fn clone(&self) -> Self {
         let (db, entries, data) = (self.db.clone(), self.entries.clone(), self.data.clone());
-        Self { db, entries, data, types: PhantomData }
+        Self { db, entries, record: Arc::clone(&self.record), data, types: PhantomData }
     }
 }
 

@@ -15,7 +15,8 @@ use crate::{
     transaction::Expiry,
 };
 
-/// Writes that are part of a [`Transaction`] of any isolation. After an error, roll the transaction
+/// Writes that are part of a [`Transaction`] of any isolation. Commit it before another index is
+/// [added](Self::index), also by another `Indexed`. After an error, roll the transaction
 /// back: it may contain only some of the writes.
 impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// Adds the writes of [`insert`](Self::insert) to `transaction`.

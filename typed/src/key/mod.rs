@@ -157,13 +157,14 @@ pub(crate) fn with_buffer<T>(
     use_bytes: impl FnOnce(&[u8]) -> T,
 ) -> T {
     thread_local!(static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
-    // Taken, not borrowed: `use_bytes` may call this function.
-    let mut buffer = BUFFER.take();
+    // Taken, not borrowed: `use_bytes` may call this function. Destructors of a thread may call it
+    // after that of the buffer.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
     buffer.clear();
     encode(&mut buffer);
     let result = use_bytes(&buffer);
     if buffer.capacity() <= KEPT_BYTES_MAX {
-        BUFFER.set(buffer);
+        let _ = BUFFER.try_with(|kept| kept.set(buffer));
     }
     result
 }

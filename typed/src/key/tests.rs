@@ -300,3 +300,21 @@ fn buffer_is_reentrant() {
     });
     assert_eq!(outer, [1]);
 }
+
+#[test]
+fn buffer_is_usable_in_destructors_of_a_thread() {
+    struct Encodes;
+
+    impl Drop for Encodes {
+        fn drop(&mut self) {
+            with_bytes::<u32, _>(&7, |bytes| assert_eq!(bytes, [0, 0, 0, 7]));
+        }
+    }
+
+    thread_local!(static DROPPED_LAST: Encodes = const { Encodes });
+    let thread = std::thread::spawn(|| {
+        DROPPED_LAST.with(|_| ());
+        with_bytes::<u32, _>(&7, |_| ());
+    });
+    thread.join().unwrap();
+}

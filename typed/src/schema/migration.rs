@@ -16,6 +16,17 @@ use crate::{
 /// Maximum memory of a batch, in bytes. A larger value has a batch of its own.
 const BATCH_BYTES: u64 = 256 << 10;
 
+/// Folds all merge operands without storing the values. So operands of another type fail before
+/// the first value is migrated.
+pub(super) fn check_operands(keyspace: &Keyspace) -> Result<()> {
+    if keyspace.options().get_merge_operator_name().is_some() {
+        for entry in keyspace.iter() {
+            entry?;
+        }
+    }
+    Ok(())
+}
+
 /// Applies `step` to all values after [`SchemaRecord::migrated_to`], and stores the next version.
 ///
 /// The batch that stores new values also stores the last of their keys in the record. So no value

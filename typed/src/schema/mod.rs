@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sievedb::{Bytes, Db, Keyspace};
 
 use self::{
-    migration::migrate,
+    migration::{check_operands, migrate},
     record::{SchemaRecord, Stored},
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
 /// Name of the keyspace that stores the schemas of all typed keyspaces of a store.
 ///
 /// Its keys are the [ids](Keyspace::id) of keyspaces. Opening the first typed keyspace creates it.
+/// A [restore of some keyspaces](sievedb::RestoreOptions::keyspaces) must include it.
 pub const SCHEMA_KEYSPACE: &str = "sievedb-typed";
 
 /// Rewrites a value, or removes its entry.
@@ -35,8 +36,9 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// durably, before the first entry. Later opens fail with [`Error::SchemaMismatch`] for another
 /// name or version, unless migrations lead from the stored version to the new one.
 ///
-/// An empty keyspace accepts any schema. A [renamed](Db::rename_keyspace) keyspace keeps its
-/// schema, and so does a [repaired](sievedb::Options::repair) one.
+/// An empty keyspace accepts any schema, unless it is an index. A
+/// [renamed](Db::rename_keyspace) keyspace keeps its schema, and so does a
+/// [repaired](sievedb::Options::repair) one.
 ///
 /// # Migrations
 ///
@@ -79,8 +81,18 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// Until then an open with the old version fails with [`Error::MigrationUnfinished`]. If a step
 /// fails for a value, each `open` fails until the step accepts the value.
 ///
-/// No other thread may write to the keyspace during a migration, through older handles or
-/// untyped ones. Opens of typed keyspaces run one at a time.
+/// In a keyspace with a merge operator, a migration first folds all operands. If that fails, no
+/// value is migrated. [`MergeValues`](crate::MergeValues) decodes operands as its own type: migrate
+/// with the operator of the old type, then reopen the store with the new one. Folded operands
+/// expire with their value.
+///
+/// Only `open` compares schemas. Before a migration, close older handles of the keyspace, also in
+/// [followers](sievedb::Options::follow): they would decode the new values as old ones, and write
+/// old ones. Untyped writes must wait, too. Snapshots from before the migration have the old
+/// values.
+///
+/// In a process, opens of typed keyspaces and of indexes run one at a time, for all stores. A step
+/// must not open one: it would wait for itself.
 pub struct Schema {
     name: String,
     version: u32,
@@ -153,19 +165,15 @@ impl Schema {
     /// Stores this schema for `keyspace`, or compares it with the stored one and runs migrations.
     pub(crate) fn open(&self, db: &Db, keyspace: &Keyspace) -> Result<()> {
         let name: Arc<str> = keyspace.name().into();
-        if &*name == SCHEMA_KEYSPACE {
-            return Err(Error::ReservedName { keyspace: name });
-        }
         let _opening = opening();
-        let stored = match SchemaRecord::read(db, keyspace) {
-            Ok(Some(stored)) if stored == self.record() => return Ok(()),
-            Err(error @ Error::Engine(_)) => return Err(error),
-            stored => stored,
-        };
+        let stored = SchemaRecord::read(db, keyspace)?;
+        if stored.as_ref() == Some(&self.record()) {
+            return Ok(());
+        }
         if keyspace.iter().is_empty()? {
             return self.record().write(db, keyspace);
         }
-        match stored? {
+        match stored {
             None if self.adopts_untyped => self.record().write(db, keyspace),
             None => Err(Error::NoSchema { keyspace: name }),
             Some(stored) => self.migrate_from(stored, db, keyspace, name),
@@ -193,6 +201,9 @@ impl Schema {
             let expected = (self.name.clone(), self.version);
             return Err(Error::SchemaMismatch { keyspace: name, stored, expected });
         }
+        if stored.migrated_to.is_none() {
+            check_operands(keyspace)?;
+        }
         for (_, step) in self.steps.range(stored.version..self.version) {
             stored = migrate(db, keyspace, &name, stored, step)?;
         }
@@ -209,6 +220,14 @@ impl fmt::Debug for Schema {
             .field("version", &self.version)
             .field("steps", &self.steps.keys())
             .finish_non_exhaustive()
+    }
+}
+
+/// Rejects the name of the keyspace of schemas, before an open creates it with other options.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    match name {
+        SCHEMA_KEYSPACE => Err(Error::ReservedName { keyspace: name.into() }),
+        _ => Ok(()),
     }
 }
 

@@ -34,7 +34,7 @@
 
 use std::ops::Bound;
 
-use sievedb::{Batch, Bytes, Db, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
+use sievedb::{Batch, Bytes, Db, Durability, Keyspace, KeyspaceId, KeyspaceOptions, Snapshot};
 
 use super::SCHEMA_KEYSPACE;
 use crate::{
@@ -64,15 +64,12 @@ pub(crate) trait Stored: Sized {
     /// name after a rename.
     fn read(db: &Db, keyspace: &Keyspace) -> Result<Option<Self>> {
         let Some((key, bytes)) = find(db, keyspace)? else { return Ok(None) };
-        let name = keyspace.name();
-        let located = |source| Error::SchemaRecord { keyspace: name.as_str().into(), source };
-        let (stored_name, contents) = split(&bytes, Self::LAYOUT).map_err(located)?;
-        let mut record = key::from_bytes(&contents).map(Self::from_contents).map_err(located)?;
+        let (stored_name, mut record) = Self::decode(&bytes, keyspace)?;
         let is_moved = key != key_of(keyspace.id());
         if is_moved {
             record = record.of_other_store();
         }
-        if is_moved || stored_name != name {
+        if is_moved || stored_name != keyspace.name() {
             let mut batch = db.batch();
             if is_moved {
                 batch.remove(db.open_keyspace(SCHEMA_KEYSPACE)?, key)?;
@@ -80,6 +77,21 @@ pub(crate) trait Stored: Sized {
             record.update(batch, db, keyspace)?;
         }
         Ok(Some(record))
+    }
+
+    /// Reads the record of `keyspace` at the time of `snapshot`.
+    fn read_at(snapshot: &Snapshot, db: &Db, keyspace: &Keyspace) -> Result<Option<Self>> {
+        let records = snapshot.keyspace(db.open_keyspace(SCHEMA_KEYSPACE)?)?;
+        let bytes = records.get(key_of(keyspace.id()))?;
+        bytes.map(|bytes| Ok(Self::decode(&bytes, keyspace)?.1)).transpose()
+    }
+
+    /// Decodes the record of `keyspace`, and the stored name.
+    fn decode(bytes: &Bytes, keyspace: &Keyspace) -> Result<(String, Self)> {
+        let located = |source| Error::SchemaRecord { keyspace: keyspace.name().into(), source };
+        let (name, contents) = split(bytes, Self::LAYOUT).map_err(located)?;
+        let record = key::from_bytes(&contents).map(Self::from_contents).map_err(located)?;
+        Ok((name, record))
     }
 
     /// Writes the record with `batch`, unless the store is read-only: the record counts as it is.
@@ -220,6 +232,25 @@ impl IndexRecord {
             0 => self.data == other.data,
             number => number == other.data_number,
         }
+    }
+
+    /// Returns `true` if both are equal except for names.
+    pub(crate) fn is_same_build(&self, other: &Self) -> bool {
+        Self { data: other.data.clone(), ..self.clone() } == *other
+    }
+
+    /// Returns the present name of the keyspace that is indexed, if it exists.
+    pub(crate) fn live_data(&self, db: &Db) -> Result<Option<String>> {
+        for name in db.keyspaces() {
+            let is_indexed = match self.data_number {
+                0 => name == self.data,
+                number => number == db.open_keyspace(&name)?.id().number,
+            };
+            if is_indexed {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -91,6 +91,17 @@ fn unknown_records_and_reserved_names_are_errors() {
 }
 
 #[test]
+fn reserved_name_creates_no_keyspace() {
+    let (_dir, db) = store();
+    let error = Names::open(&db, SCHEMA_KEYSPACE, Schema::new("name", 1)).unwrap_err();
+    assert!(matches!(error, Error::ReservedName { .. }), "{error}");
+    let options = sievedb::KeyspaceOptions::new();
+    let opened = Names::open_with(&db, SCHEMA_KEYSPACE, &options, Schema::new("name", 1));
+    assert!(matches!(opened, Err(Error::ReservedName { .. })), "{opened:?}");
+    assert!(!db.keyspace_exists(SCHEMA_KEYSPACE));
+}
+
+#[test]
 fn records_are_pinned() {
     let (_dir, db) = store();
     let mut record = SchemaRecord { name: "a".into(), version: 2, migrated_to: None };

@@ -185,6 +185,28 @@ fn rebuild_corrects_expiries() {
     check(&db, &counts, &by_count);
 }
 
+#[test]
+fn operands_do_not_outlive_an_indexed_value() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new()));
+    let db = options_with_clock(&clock).open(dir.path()).unwrap();
+    let counter = KeyspaceOptions::new().merge_operator(Arc::new(Counter));
+    // Written before the index exists.
+    let schema = Schema::new("count", 1);
+    let data: TypedKeyspace<u32, i64, Integer> =
+        TypedKeyspace::open_with(&db, "counts", &counter, schema).unwrap();
+    data.insert_with_ttl(1, 10, SECOND).unwrap();
+    data.merge(1, 5).unwrap();
+    data.insert(2, 20).unwrap();
+    data.merge(2, 5).unwrap();
+    let (counts, by_count) = open(&db, &counter);
+    let keys = || by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>();
+    assert_eq!(keys(), [(15, 1), (25, 2)]);
+    clock.advance(SECOND);
+    assert_eq!(counts.keyspace().get(1).unwrap(), None);
+    assert_eq!(keys(), [(25, 2)]);
+    check(&db, &counts, &by_count);
+}
+
 /// Random writes with a moving clock, flushes, compactions and crashes.
 #[test]
 fn random_writes_keep_data_and_index_equal() {

@@ -5,8 +5,10 @@
 
 mod crash;
 mod index;
+mod index_builds;
 mod index_writes;
 mod keyspace;
+mod operands;
 mod rename;
 mod writes;
 
