@@ -139,7 +139,8 @@ impl<C> LogStore<C> {
         uncommit: impl FnOnce(T) -> T,
     ) -> Result<Option<T>> {
         let vote = self.records.read(VOTE)?;
-        Ok(if self.has_voted.load(Relaxed) { vote } else { vote.map(uncommit) })
+        let is_kept = self.has_voted.load(Relaxed) || self.bug == Some(PlantedBug::KeepLeadership);
+        Ok(if is_kept { vote } else { vote.map(uncommit) })
     }
 
     /// Writes the committed id without a sync: with an older id, openraft only applies fewer

@@ -12,6 +12,8 @@ pub enum PlantedBug {
     UnsyncedVote,
     /// A vote is lost when the store is opened.
     ForgetVote,
+    /// A committed vote of an earlier opening is read as committed.
+    KeepLeadership,
     /// Entries count as flushed before their sync.
     UnsyncedEntries,
     /// Entries are applied by one commit, and their id by another.

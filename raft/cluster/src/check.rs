@@ -1,4 +1,4 @@
-//! Random histories of a cluster whose nodes are killed, paused and isolated.
+//! Random histories of a cluster with faults.
 
 use std::{
     collections::BTreeSet,
@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::ValueEnum;
 use fastrand::Rng;
 
 use crate::{
     Result,
     client::{Client, Failure},
+    faults::{Faults, Injector},
     linearizability::{Action, Operation, Value, violations},
     places::Places,
     processes::Processes,
@@ -31,12 +31,6 @@ const CLIENTS: u64 = 8;
 
 /// Time for which the clients use the same keys.
 const KEYS_CHANGE_AFTER: Duration = Duration::from_millis(2000);
-
-/// The first kind of fault that isolates a node. Kinds before it kill or pause one.
-const ISOLATIONS: u8 = 4;
-
-/// The first kind of fault that restarts nodes while the old leader returns.
-const ELECTIONS: u8 = 7;
 
 /// Timeout of a client for a response.
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(400);
@@ -71,17 +65,6 @@ pub struct Run {
     pub faults: Faults,
 }
 
-/// Faults of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Faults {
-    /// Kills, pauses and isolations
-    All,
-    /// Isolated leaders, which show stale reads
-    Isolations,
-    /// Elections that only durable votes decide, which show lost votes. Ignores `--seconds`
-    Votes,
-}
-
 /// The result of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
@@ -91,6 +74,8 @@ pub struct Outcome {
     pub unknown: usize,
     /// Killed nodes.
     pub kills: usize,
+    /// Nodes killed with the loss of what they have not synced.
+    pub power_cuts: usize,
     /// Paused nodes.
     pub pauses: usize,
     /// Isolated nodes.
@@ -104,14 +89,14 @@ pub struct Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operations, unknown, kills, pauses, partitions, violations, failure } = self;
+        let Self { operations, unknown, kills, power_cuts, pauses, partitions, .. } = self;
+        let violations = self.violations.len();
         write!(
             f,
-            "{operations} operations, {unknown} without response, {kills} kills, {pauses} pauses, \
-             {partitions} partitions, {} violations",
-            violations.len()
+            "{operations} operations, {unknown} without response, {kills} kills, {power_cuts} \
+             power cuts, {pauses} pauses, {partitions} partitions, {violations} violations"
         )?;
-        match failure {
+        match &self.failure {
             Some(failure) => write!(f, ", failure: {failure}"),
             None => Ok(()),
         }
@@ -122,13 +107,15 @@ impl fmt::Display for Outcome {
 pub(crate) struct Shared {
     start: Instant,
     stop: AtomicBool,
+    /// The clients wait.
+    pub(crate) hold: AtomicBool,
     history: Mutex<Vec<Operation>>,
 }
 
 impl Shared {
     pub(crate) fn new() -> Self {
-        let (stop, history) = (AtomicBool::new(false), Mutex::default());
-        Self { start: Instant::now(), stop, history }
+        let (stop, hold, history) = Default::default();
+        Self { start: Instant::now(), stop, hold, history }
     }
 
     fn now(&self) -> u64 {
@@ -202,11 +189,9 @@ impl Run {
         }
         let mut outcome = Outcome::default();
         while shared.start.elapsed() < self.duration {
-            let kind = match self.faults {
-                Faults::All => rng.u8(0..10),
-                Faults::Isolations | Faults::Votes => ISOLATIONS,
-            };
-            fault(kind, &mut nodes, &mut rng, &mut outcome).await?;
+            let (faults, shared) = (self.faults, &shared);
+            let (nodes, outcome) = (&mut nodes, &mut outcome);
+            Injector { faults, nodes, shared, rng: &mut rng, outcome }.inject().await?;
             pause(&mut rng, 100, 700).await;
         }
         shared.stop.store(true, Relaxed);
@@ -230,7 +215,9 @@ impl Run {
     #[must_use]
     pub const fn operations_min(&self) -> u64 {
         match self.faults {
-            Faults::All | Faults::Isolations => self.duration.as_secs() * OPERATIONS_PER_SECOND_MIN,
+            Faults::All | Faults::PowerCuts | Faults::Isolations => {
+                self.duration.as_secs() * OPERATIONS_PER_SECOND_MIN
+            }
             Faults::Votes => 1,
         }
     }
@@ -241,6 +228,9 @@ impl Run {
         let places =
             if self.namespaces { Places::namespaces(count) } else { Places::loopback(count) };
         let mut arguments = [&["--faults"], arguments].concat();
+        if self.faults == Faults::PowerCuts {
+            arguments.push("--power-cuts");
+        }
         if let Some(bug) = &self.planted_bug {
             arguments.extend(["--planted-bug", bug]);
         }
@@ -248,63 +238,8 @@ impl Run {
     }
 }
 
-async fn pause(rng: &mut Rng, from: u64, to: u64) {
+pub(crate) async fn pause(rng: &mut Rng, from: u64, to: u64) {
     tokio::time::sleep(Duration::from_millis(rng.u64(from..to))).await;
-}
-
-/// Injects a fault and ends it.
-async fn fault(
-    kind: u8,
-    nodes: &mut Processes,
-    rng: &mut Rng,
-    outcome: &mut Outcome,
-) -> Result<()> {
-    let mut node = rng.u64(1..=NODES);
-    // Faults of the leader show more.
-    if (kind == ISOLATIONS || kind >= ELECTIONS || rng.bool())
-        && let Some(leader) =
-            nodes.status(node).await.unwrap_or_default()["current_leader"].as_u64()
-    {
-        node = leader;
-    }
-    match kind {
-        0..=1 => {
-            outcome.kills += 1;
-            nodes.kill(node);
-            pause(rng, 50, 1200).await;
-            nodes.start(node)?;
-        }
-        2..=3 => {
-            outcome.pauses += 1;
-            nodes.pause(node, true)?;
-            pause(rng, 200, 1800).await;
-            nodes.pause(node, false)?;
-        }
-        ISOLATIONS..ELECTIONS => {
-            outcome.partitions += 1;
-            nodes.isolate(node, true).await?;
-            pause(rng, 300, 2500).await;
-            nodes.isolate(node, false).await?;
-        }
-        // The others elect a leader while this one is paused, and one of them restarts when it
-        // continues. Only the vote of that node separates the old leader from the new one.
-        _ => {
-            outcome.pauses += 1;
-            nodes.pause(node, true)?;
-            pause(rng, 1200, 2000).await;
-            let others: Vec<_> = (1..=NODES).filter(|&other| other != node).collect();
-            outcome.kills += others.len();
-            for &other in &others {
-                nodes.kill(other);
-            }
-            let first = rng.usize(..others.len());
-            nodes.start(others[first])?;
-            nodes.pause(node, false)?;
-            pause(rng, 1500, 2500).await;
-            nodes.start(others[1 - first])?;
-        }
-    }
-    Ok(())
 }
 
 /// Calls random operations until the run stops.
@@ -313,6 +248,10 @@ async fn client(number: u64, nodes: Vec<Client>, mut rng: Rng, shared: Arc<Share
     let mut last = (String::new(), None);
     let mut calls = 0_u64;
     while !shared.stop.load(Relaxed) {
+        if shared.hold.load(Relaxed) {
+            pause(&mut rng, 1, 8).await;
+            continue;
+        }
         if rng.u8(0..4) == 0 {
             node = rng.usize(..nodes.len());
         }

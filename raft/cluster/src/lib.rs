@@ -23,6 +23,7 @@
 //! | [`places`]          | addresses of nodes, on loopback or in network namespaces          |
 //! | [`linearizability`] | a checker of histories                                            |
 //! | [`check`]           | random histories with faults                                      |
+//! | [`faults`]          | the faults of random histories                                    |
 //! | [`votes`]           | a schedule that shows lost votes                                  |
 //! | [`measure`]         | speed of a cluster, and recovery by snapshot                      |
 //!
@@ -37,6 +38,7 @@ pub mod check;
 pub mod client;
 mod clients;
 mod directories;
+pub mod faults;
 mod files;
 mod forged;
 pub mod identity;

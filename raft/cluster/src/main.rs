@@ -14,8 +14,9 @@ use std::{
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use sievedb_cluster::{
     Result,
-    check::{Faults, Run},
+    check::Run,
     describe,
+    faults::Faults,
     identity::Removed,
     measure::{self, Writes},
     node,
@@ -204,6 +205,7 @@ async fn check(
         let faults = faults.unwrap_or(match planted_bug.as_deref() {
             Some("stale-read") => Faults::Isolations,
             Some("lost-vote") => Faults::Votes,
+            Some("unsynced-log" | "kept-leadership") => Faults::PowerCuts,
             _ => Faults::All,
         });
         let run = Run { program, duration, seed, planted_bug, namespaces, faults };

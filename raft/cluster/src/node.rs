@@ -107,7 +107,12 @@ pub struct Settings {
     /// Accept requests that partition the cluster
     #[arg(long, hide = true)]
     pub faults: bool,
-    /// A bug that a test plants: `stale-read`, `lost-vote`, `lost-entry` or `stopped-node`
+    /// Keep the store and its snapshots on a disk that loses what is not synced if the process is
+    /// killed
+    #[arg(long, hide = true)]
+    pub power_cuts: bool,
+    /// A bug that a test plants: `stale-read`, `lost-vote`, `lost-entry`, `unsynced-log`,
+    /// `kept-leadership` or `stopped-node`
     #[arg(long, hide = true)]
     pub planted_bug: Option<String>,
 }

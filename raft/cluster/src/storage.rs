@@ -1,6 +1,6 @@
 //! The store of a node: this one, or another one that is compared with it.
 
-use std::future::ready;
+use std::{future::ready, path::Path};
 
 use openraft::{
     Raft, StorageError, StorageIOError,
@@ -114,7 +114,8 @@ impl Storage for Sieve {
 
     fn open(settings: &Settings) -> Result<(Self, Self::Log, Self::StateMachine)> {
         let store = settings.dir.join(Self::NAME);
-        let db = Options::new().open_files_max(TABLES_MAX).open(&store)?;
+        let options = if settings.power_cuts { on_disk(&store)? } else { Options::new() };
+        let db = options.clone().open_files_max(TABLES_MAX).open(&store)?;
         let is_new = db.keyspaces() == ["default"] && db.is_empty()?;
         if !is_new && !db.keyspace_exists(IDENTITY) {
             let store = store.display();
@@ -123,7 +124,7 @@ impl Storage for Sieve {
         // The first keyspace marks a store of a node.
         db.keyspace(IDENTITY)?;
         let map = db.keyspace("map")?;
-        let options = options(settings.planted_bug.as_deref())?;
+        let options = with_bug(options, settings.planted_bug.as_deref())?;
         let (log, state_machine) =
             options.open(&db, settings.dir.join("snapshots"), Map(map.clone()))?;
         let (reads, receiver) = (state_machine.reads(), state_machine.receiver());
@@ -167,23 +168,39 @@ impl Storage for Sieve {
     }
 }
 
+/// Returns options of a store whose files are on a disk that loses what is not synced if the process
+/// is killed. The disk is a file in `dir`, so a directory with a store exists as without power cuts.
 #[cfg(feature = "planted-bugs")]
-fn options(bug: Option<&str>) -> Result<sievedb_raft::Options> {
-    let options = sievedb_raft::Options::default();
-    match bug {
-        Some("lost-vote") => Ok(options.planted_bug(sievedb_raft::PlantedBug::ForgetVote)),
-        Some("lost-entry") => {
-            Ok(options.planted_bug(sievedb_raft::PlantedBug::OmitEntryOfSnapshot))
-        }
-        None | Some("stale-read" | "stopped-node") => Ok(options),
-        Some(other) => Err(format!("unknown bug: {other}").into()),
-    }
+fn on_disk(dir: &Path) -> Result<Options> {
+    crate::directories::create(dir)?;
+    let disk = sievedb_doubles::MemoryFs::kept_in(&dir.join("disk"))?;
+    Ok(Options::new().fs(std::sync::Arc::new(disk)))
+}
+
+#[cfg(feature = "planted-bugs")]
+fn with_bug(store: Options, bug: Option<&str>) -> Result<sievedb_raft::Options> {
+    use sievedb_raft::PlantedBug;
+    let options = sievedb_raft::Options::new(store);
+    let bug = match bug {
+        Some("lost-vote") => PlantedBug::ForgetVote,
+        Some("lost-entry") => PlantedBug::OmitEntryOfSnapshot,
+        Some("unsynced-log") => PlantedBug::UnsyncedEntries,
+        Some("kept-leadership") => PlantedBug::KeepLeadership,
+        None | Some("stale-read" | "stopped-node") => return Ok(options),
+        Some(other) => return Err(format!("unknown bug: {other}").into()),
+    };
+    Ok(options.planted_bug(bug))
 }
 
 #[cfg(not(feature = "planted-bugs"))]
-fn options(bug: Option<&str>) -> Result<sievedb_raft::Options> {
+fn on_disk(_: &Path) -> Result<Options> {
+    Err("power cuts need the feature planted-bugs".into())
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+fn with_bug(store: Options, bug: Option<&str>) -> Result<sievedb_raft::Options> {
     match bug {
-        None => Ok(sievedb_raft::Options::default()),
+        None => Ok(sievedb_raft::Options::new(store)),
         Some(_) => Err("bugs need the feature planted-bugs".into()),
     }
 }

@@ -4,10 +4,7 @@
 
 use std::{env, path::Path, time::Duration};
 
-use sievedb_cluster::{
-    Result,
-    check::{Faults, Run},
-};
+use sievedb_cluster::{Result, check::Run, faults::Faults};
 
 fn run(planted_bug: Option<&str>, faults: Faults, seed: u64) -> Run {
     Run {
@@ -55,6 +52,24 @@ async fn a_history_with_faults_shows_a_lost_vote() -> Result<()> {
     assert!(outcome.operations >= 3, "{outcome}");
     let outcome = run(Some("lost-vote"), Faults::Votes, 1).run().await?;
     assert_eq!(outcome.violations.len(), 1, "{outcome}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_with_faults_of_power_shows_unsynced_state() -> Result<()> {
+    let outcome = run(None, Faults::PowerCuts, 1).run().await?;
+    assert!(outcome.violations.is_empty() && outcome.failure.is_none(), "{outcome}");
+    assert!(outcome.operations as u64 >= run(None, Faults::PowerCuts, 1).operations_min());
+    // A kill loses nothing that the process has written.
+    let outcome = run(Some("unsynced-log"), Faults::All, 1).run().await?;
+    assert!(outcome.violations.is_empty() && outcome.failure.is_none(), "{outcome}");
+    for bug in ["unsynced-log", "kept-leadership"] {
+        let mut seeds = 1..20;
+        while run(Some(bug), Faults::PowerCuts, seeds.start).run().await?.violations.is_empty() {
+            assert!(seeds.next().is_some(), "no run has found the bug {bug}");
+        }
+        eprintln!("planted bug, {bug}: found in run {}", seeds.start);
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use super::{
     Operation,
     disk_file::File,
     journal::{Change, Record},
+    kept::Kept,
     random::SplitMix64,
 };
 
@@ -55,6 +56,8 @@ pub(super) struct Disk {
     /// Number of files ever created; each has a smaller number.
     pub(super) file_count: usize,
     pub(super) random: SplitMix64,
+    /// Receives what syncs make durable.
+    pub(super) kept: Option<Kept>,
 }
 
 impl Disk {
@@ -68,6 +71,7 @@ impl Disk {
             journal: Vec::new(),
             file_count: 0,
             random,
+            kept: None,
         };
         disk.add_base("".into(), ROOT, Node::Dir);
         disk
@@ -222,25 +226,30 @@ impl Disk {
         }
     }
 
-    pub(super) fn sync_data(&mut self, file: &Arc<File>) {
-        self.sync(&file.take_unsynced(), Change::SyncData { file: file.clone() });
+    pub(super) fn sync_data(&mut self, file: &Arc<File>) -> io::Result<()> {
+        self.sync(&file.take_unsynced(), Change::SyncData { file: file.clone() })
     }
 
-    pub(super) fn sync_dir(&mut self, dir: NameId) {
+    pub(super) fn sync_dir(&mut self, dir: NameId) -> io::Result<()> {
         let unsynced = mem::take(&mut self.names[dir].unsynced);
-        self.sync(&unsynced, Change::SyncDir { dir });
+        self.sync(&unsynced, Change::SyncDir { dir })
     }
 
     /// Adds a sync that makes the operations `unsynced` durable.
-    fn sync(&mut self, unsynced: &[usize], change: Change) {
+    fn sync(&mut self, unsynced: &[usize], change: Change) -> io::Result<()> {
         if unsynced.is_empty() {
-            return;
+            return Ok(());
+        }
+        if let Some(kept) = &self.kept {
+            let changes = unsynced.iter().map(|&operation| &self.journal[operation].change);
+            kept.write(&self.names, changes)?;
         }
         let sync = self.journal.len();
         for &operation in unsynced {
             self.journal[operation].synced_by = sync;
         }
         self.journal.push(Record::new(change));
+        Ok(())
     }
 
     /// Converts `record` to an operation with paths.

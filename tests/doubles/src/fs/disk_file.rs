@@ -188,8 +188,7 @@ impl AppendFile for DiskAppend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.lock().sync_data(&self.file);
-        Ok(())
+        self.disk.lock().sync_data(&self.file)
     }
 }
 

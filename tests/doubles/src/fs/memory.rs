@@ -35,7 +35,8 @@ pub struct MemoryFs {
 }
 
 impl MemoryFs {
-    /// Creates an empty disk with seed 0 and an empty journal; see [`with_seed`](Self::with_seed).
+    /// Creates an empty disk with seed 0 and an empty journal; see [`with_seed`](Self::with_seed)
+    /// and [`kept_in`](Self::kept_in).
     #[must_use]
     pub fn new() -> Self {
         Self::with_seed(0)
@@ -198,8 +199,7 @@ impl Fs for MemoryFs {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
         let dir = disk.dir(path)?;
-        disk.sync_dir(dir);
-        Ok(())
+        disk.sync_dir(dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

@@ -1,9 +1,9 @@
 //! Test doubles of [`sievedb::fs`].
 //!
-//! | implementation | is                                                                          |
-//! |----------------|-----------------------------------------------------------------------------|
-//! | [`MemoryFs`]   | a disk in memory that can crash after every operation                       |
-//! | [`FaultFs`]    | a wrapper of another file system, whose calls fail on demand                |
+//! | implementation | is                                                                           |
+//! |----------------|------------------------------------------------------------------------------|
+//! | [`MemoryFs`]   | a disk in memory that can crash after every operation, also with its process |
+//! | [`FaultFs`]    | a wrapper of another file system, whose calls fail on demand                 |
 
 mod crash;
 mod disk;
@@ -12,6 +12,7 @@ mod fault;
 mod fault_plan;
 mod image;
 mod journal;
+mod kept;
 mod memory;
 pub(crate) mod random;
 

@@ -11,9 +11,12 @@ use sievedb::fs::{AppendFile, Fs};
 
 use crate::{Loss, MemoryFs};
 
-/// Runs a script: calls separated by `;`, with files named as created.
 fn run(script: &str) -> MemoryFs {
-    let fs = MemoryFs::new();
+    run_on(MemoryFs::new(), script)
+}
+
+/// Runs a script: calls separated by `;`, with files named as created.
+pub(super) fn run_on(fs: MemoryFs, script: &str) -> MemoryFs {
     let mut files: BTreeMap<&str, Arc<dyn AppendFile>> = BTreeMap::new();
     for call in script.split("; ") {
         match call.split(' ').collect::<Vec<_>>()[..] {
@@ -37,7 +40,7 @@ fn run(script: &str) -> MemoryFs {
 }
 
 /// Returns `path=bytes` for each file, with zeros as dots.
-fn show(fs: &MemoryFs) -> String {
+pub(super) fn show(fs: &MemoryFs) -> String {
     let mut shown = String::new();
     for (path, bytes) in fs.contents() {
         let bytes = String::from_utf8(bytes.to_vec()).unwrap().replace('\0', ".");

@@ -2,5 +2,6 @@
 
 mod crash;
 mod fault;
+mod kept;
 mod random;
 mod suite;

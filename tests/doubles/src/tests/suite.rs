@@ -16,10 +16,12 @@ fn each_fs(test: impl Fn(&str, &Arc<dyn Fs>, PathBuf)) {
     let dir = tempfile::tempdir().unwrap();
     let real: Arc<dyn Fs> = Arc::new(RealFs);
     let memory: Arc<dyn Fs> = Arc::new(MemoryFs::new());
+    let kept: Arc<dyn Fs> = Arc::new(MemoryFs::kept_in(&dir.path().join("disk")).unwrap());
     let fault: Arc<dyn Fs> = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let cases = [
-        ("real", real, dir.path().to_owned()),
+        ("real", real, dir.path().join("db")),
         ("memory", memory, PathBuf::from("db")),
+        ("kept", kept, PathBuf::from("db")),
         ("fault", fault, PathBuf::from("db")),
     ];
     for (name, fs, dir) in cases {
