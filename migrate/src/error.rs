@@ -60,6 +60,22 @@ pub enum Error {
         /// File or directory.
         path: PathBuf,
     },
+    /// An empty directory cannot be replaced, for example because it is a mount point.
+    NotReplaceable {
+        /// Directory.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: Arc<io::Error>,
+    },
+    /// A complete directory did not get its final name.
+    NotRenamed {
+        /// Present path of the directory.
+        partial: PathBuf,
+        /// Final path.
+        path: PathBuf,
+        /// Error of the rename.
+        source: Box<Self>,
+    },
     /// A key is not greater than the last one of its column family.
     KeyOrder {
         /// The key.
@@ -110,6 +126,15 @@ impl fmt::Display for Error {
                 let path = path.display();
                 write!(f, "{path} exists; use another name, or delete it if no process writes it")
             }
+            Self::NotReplaceable { path, .. } => write!(
+                f,
+                "the directory {path} cannot be replaced; name a new directory, such as {path}/new",
+                path = path.display()
+            ),
+            Self::NotRenamed { partial, path, .. } => {
+                let (partial, path) = (partial.display(), path.display());
+                write!(f, "{partial} is complete but cannot be renamed to {path}; rename it")
+            }
             Self::KeyOrder { key } => {
                 write!(f, "the key {} is not greater than the last one", key.escape_ascii())
             }
@@ -123,7 +148,8 @@ impl fmt::Display for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(&**source),
+            Self::Io { source, .. } | Self::NotReplaceable { source, .. } => Some(&**source),
+            Self::NotRenamed { source, .. } => Some(&**source),
             _ => None,
         }
     }

@@ -46,10 +46,39 @@ impl Bounds {
     pub(crate) fn entries(&self, keyspace: &Keyspace) -> Range {
         match &self.prefix {
             Some(prefix) => keyspace.prefix(prefix),
-            None => keyspace.range((
-                self.from.clone().map_or(Bound::Unbounded, Bound::Included),
-                self.to.clone().map_or(Bound::Unbounded, Bound::Excluded),
-            )),
+            None => keyspace.range(self.of_keys()),
+        }
+    }
+
+    /// Returns the bounds as first and last key.
+    pub(crate) fn of_keys(&self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let start = self.prefix.as_ref().or(self.from.as_ref());
+        let end = self.prefix.as_ref().map_or_else(|| self.to.clone(), |prefix| after(prefix));
+        (
+            start.cloned().map_or(Bound::Unbounded, Bound::Included),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        )
+    }
+}
+
+/// Returns the smallest key after all keys with this prefix, if there is one.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_have_an_end() {
+        let cases: [(&[u8], Option<&[u8]>); 4] =
+            [(b"", None), (b"a", Some(b"b")), (b"a\xff\xff", Some(b"b")), (b"\xff", None)];
+        for (prefix, want) in cases {
+            assert_eq!(after(prefix).as_deref(), want, "{prefix:?}");
         }
     }
 }

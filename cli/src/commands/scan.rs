@@ -6,7 +6,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use sievedb::{Bytes, Db, Keyspace, ReadOptions, text::bytes};
+use sievedb::{Bytes, Db, Keyspace, Range, ReadOptions, text::bytes};
 
 use super::{Access, KeyspaceArgs, bounds::BoundsArgs};
 use crate::{
@@ -32,15 +32,19 @@ pub(crate) struct Args {
     /// Print keys without values.
     #[arg(long)]
     keys_only: bool,
-    /// Skip damaged blocks, and keys whose newest value may be in one. Reports the blocks, their
-    /// key ranges and sizes, and the number of keys on standard error. Exits with 1 if any were
-    /// skipped. Reads all tables a second time. No process may have the store open for writing.
+    /// Skip damaged blocks, and keys whose newest value is damaged or may be in such a block.
+    /// Reports the blocks, their key ranges and sizes, and the number of keys on standard error.
+    /// Exits with 1 if any were skipped. Looks up each key, and reads all tables a second time. No
+    /// process may have the store open for writing.
     #[arg(long)]
     skip_damaged: bool,
     /// Maximum number of entries to print.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }
+
+/// A key, and its value if the scan reads values.
+type Entry = sievedb::Result<(Bytes, Option<Bytes>)>;
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
@@ -52,11 +56,9 @@ impl Args {
             present.with_read_options(ReadOptions::new().skip_damaged(self.skip_damaged));
         let interrupted = interrupt::flag();
         let (mut outdated, mut printed) = (0, 0);
-        let mut entries = bounds.entries(&keyspace);
-        let next = || if self.reverse { entries.next_back() } else { entries.next() };
         let mut reached = None;
         let mut left = self.limit.unwrap_or(usize::MAX);
-        let mut entries = std::iter::from_fn(next);
+        let mut entries = self.entries(bounds.entries(&keyspace));
         while left > 0
             && let Some(entry) = entries.next()
         {
@@ -66,33 +68,43 @@ impl Args {
                 let done = format!("printed: {}", counted(printed, ["entry", "entries"]));
                 return Err(Error::Interrupted { done });
             }
-            if self.skip_damaged && is_outdated(&present, &key)? {
-                outdated += 1;
-                continue;
-            }
+            let value = match self.skip_damaged {
+                false => value,
+                true => match self.look_up(&present, &key) {
+                    // A damaged block or blob file may hide a newer value than the scan found.
+                    Err(sievedb::Error::Corrupt { .. }) => {
+                        outdated += 1;
+                        continue;
+                    }
+                    // Expired meanwhile.
+                    Ok(None) => continue,
+                    value => value?,
+                },
+            };
             left -= 1;
             printed += 1;
             if left == 0 {
                 reached = Some(key.clone());
             }
-            if self.keys_only {
-                writeln!(out, "{}", self.notation.write(&key))?;
-            } else {
-                writeln!(out, "{}\t{}", self.notation.write(&key), self.notation.write(&value))?;
+            match value {
+                Some(value) if !self.keys_only => {
+                    writeln!(
+                        out,
+                        "{}\t{}",
+                        self.notation.write(&key),
+                        self.notation.write(&value)
+                    )?;
+                }
+                _ => writeln!(out, "{}", self.notation.write(&key))?,
             }
         }
-        if !self.skip_damaged {
+        if !self.skip_damaged || self.limit == Some(0) {
             return Ok(());
         }
-        let mut scanned = match bounds.prefix {
-            Some(prefix) => (Some(prefix.clone()), Some(prefix), true),
-            None => (bounds.from, bounds.to, false),
-        };
+        let mut scanned = bounds.of_keys();
         if let Some(reached) = reached {
-            match self.reverse {
-                true => scanned.0 = Some(reached.to_vec()),
-                false => scanned = (scanned.0, Some(reached.to_vec()), false),
-            }
+            let end = if self.reverse { &mut scanned.0 } else { &mut scanned.1 };
+            *end = Bound::Included(reached.to_vec());
         }
         out.flush()?;
         let skipped = report_skipped(&db, &present.name(), &scanned)?;
@@ -101,9 +113,26 @@ impl Args {
             (count, skipped) => Err(Error::Skipped { skipped, outdated: count }),
         }
     }
-}
 
-impl Args {
+    /// Returns the entries of `range` in the order of the output. Omits values that need not be
+    /// read, or are looked up: a damaged value would end the range.
+    fn entries(&self, range: Range) -> Box<dyn Iterator<Item = Entry>> {
+        if self.keys_only || self.skip_damaged {
+            let keys = range.keys().map(|key| key.map(|key| (key, None)));
+            return if self.reverse { Box::new(keys.rev()) } else { Box::new(keys) };
+        }
+        let entries = range.map(|entry| entry.map(|(key, value)| (key, Some(value))));
+        if self.reverse { Box::new(entries.rev()) } else { Box::new(entries) }
+    }
+
+    /// Returns the value of a key, empty with `--keys-only`.
+    fn look_up(&self, keyspace: &Keyspace, key: &[u8]) -> sievedb::Result<Option<Bytes>> {
+        match self.keys_only {
+            true => Ok(keyspace.contains_key(key)?.then(Bytes::new)),
+            false => keyspace.get(key),
+        }
+    }
+
     /// Converts the error that ended the scan after `printed` entries.
     fn stopped(&self, printed: u64, error: sievedb::Error) -> Error {
         match error {
@@ -115,30 +144,19 @@ impl Args {
     }
 }
 
-/// Reports the damaged blocks of the keyspace `name` within a scan on standard error. Returns their
-/// number. `scanned` is the first key of the scan, the last key, and `true` if the last key is a
-/// prefix.
+/// Reports the damaged blocks of the keyspace `name` with keys in `scanned` on standard error.
+/// Returns their number.
 fn report_skipped(
     db: &Db,
     name: &str,
-    (first, last, is_prefix): &(Option<Vec<u8>>, Option<Vec<u8>>, bool),
+    (first, last): &(Bound<Vec<u8>>, Bound<Vec<u8>>),
 ) -> Result<u64> {
-    let is_before = |end: &Bound<Bytes>| match (end, first) {
-        (Bound::Included(end) | Bound::Excluded(end), Some(first)) => end[..] < first[..],
-        _ => false,
-    };
-    let is_behind = |start: &Bound<Bytes>| match (start, last) {
-        (Bound::Included(start) | Bound::Excluded(start), Some(last)) => {
-            start[..] > last[..] && !(*is_prefix && start.starts_with(last))
-        }
-        _ => false,
-    };
     let (mut blocks, mut lost_bytes) = (0, 0_u64);
     let mut text = String::new();
     for problem in db.verify()?.problems {
         let Some((start, end)) = &problem.keys else { continue };
         let is_here = problem.keyspace.as_deref() == Some(name);
-        if is_here && problem.bytes > 0 && !is_before(end) && !is_behind(start) {
+        if is_here && problem.bytes > 0 && !are_apart(end, first) && !are_apart(last, start) {
             blocks += 1;
             lost_bytes = lost_bytes.saturating_add(problem.bytes);
             text += &format!("skipped: {problem}\n");
@@ -147,16 +165,41 @@ fn report_skipped(
     if blocks > 0 {
         let places = counted(blocks, ["damaged block", "damaged blocks"]);
         text += &format!("skipped: {places}, {} in total\n", bytes(lost_bytes));
-        io::stderr().write_all(text.as_bytes()).map_err(Error::Output)?;
+        // If standard error is closed, the exit code still reports the blocks.
+        let _ = io::stderr().write_all(text.as_bytes());
     }
     Ok(blocks)
 }
 
-/// Returns `true` if a damaged block may hide a newer value of `key` than the scan found.
-fn is_outdated(keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
-    match keyspace.contains_key(key) {
-        Ok(_) => Ok(false),
-        Err(sievedb::Error::Corrupt { .. }) => Ok(true),
-        Err(error) => Err(error.into()),
+/// Returns `true` if no key is within both `..end` and `start..`.
+fn are_apart(end: &Bound<impl AsRef<[u8]>>, start: &Bound<impl AsRef<[u8]>>) -> bool {
+    use Bound::{Excluded, Included, Unbounded};
+    match (end.as_ref().map(AsRef::as_ref), start.as_ref().map(AsRef::as_ref)) {
+        (Unbounded, _) | (_, Unbounded) => false,
+        (Included(end), Included(start)) => end < start,
+        (Included(end) | Excluded(end), Included(start) | Excluded(start)) => end <= start,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_only_touch_are_apart() {
+        let [included, excluded]: [fn(_) -> Bound<&'static str>; 2] =
+            [Bound::Included, Bound::Excluded];
+        for (end, start, want) in [
+            (included("b"), included("b"), false),
+            (included("b"), excluded("b"), true),
+            (excluded("b"), included("b"), true),
+            (excluded("b"), excluded("b"), true),
+            (included("a"), included("b"), true),
+            (excluded("c"), excluded("b"), false),
+            (Bound::Unbounded, excluded("b"), false),
+            (excluded(""), Bound::Unbounded, false),
+        ] {
+            assert_eq!(are_apart(&end, &start), want, "{end:?}, {start:?}");
+        }
     }
 }

@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::{failure, output, text};
 
@@ -104,4 +108,25 @@ fn interrupted_migration_is_not_mistaken_for_a_store() {
     std::fs::write(other.join("file"), "a").unwrap();
     let errors = failure(&["migrate", text(&source), text(&other)]);
     assert!(errors.contains("other exists"), "{errors}");
+}
+
+/// Before the copy, which takes hours, and not by the rename after it.
+#[test]
+fn directory_that_cannot_be_replaced_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (empty, link) = (dir.path().join("empty"), dir.path().join("link"));
+    #[expect(clippy::disallowed_methods, reason = "makes a directory that is not a store")]
+    std::fs::create_dir(&empty).unwrap();
+    symlink(&empty, &link).unwrap();
+    let source = fixture("version2");
+    let errors = failure(&["migrate", text(&source), text(&link)]);
+    assert!(errors.contains(&format!("name a new directory, such as {}/new", text(&link))));
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"));
+    let end = sieve.args(["migrate", text(&source), "."]).current_dir(&empty).output().unwrap();
+    let errors = String::from_utf8_lossy(&end.stderr);
+    assert_eq!(end.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("name a new directory, such as ./new"), "{errors}");
+    assert_eq!(empty.read_dir().unwrap().count(), 0);
+    assert_eq!(dir.path().read_dir().unwrap().count(), 2, "no NAME.partial is left");
+    output(&["migrate", text(&source), text(&link.join("new"))]);
 }

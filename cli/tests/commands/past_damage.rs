@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Bound,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 use sievedb::{Compression, Db, KeyspaceOptions, Options};
 
@@ -63,8 +67,10 @@ fn n15_undamaged_blocks_are_copied_and_losses_reported() {
     let named = message.lines().filter(|line| line.contains("; keyspace \"users\", keys "));
     assert_eq!(named.count(), 2, "{message}");
     assert!(message.contains("skipped: 2 damaged blocks, 1.8 KiB in total"), "{message}");
-    let part = sieve(&[&scan[..], &["--skip-damaged", "--to", "0010"]].concat());
-    assert!(part.status.success() && part.stderr.is_empty(), "{part:?}");
+    for part in [&["--to", "0010"][..], &["--prefix", "000"], &["--limit", "0"]] {
+        let part = sieve(&[&scan[..], &["--skip-damaged"], part].concat());
+        assert!(part.status.success() && part.stderr.is_empty(), "{part:?}");
+    }
     let scanned = String::from_utf8(end.stdout).unwrap();
     let import = ["import", text(&new), "--keyspace", "users", "--create-keyspace"];
     assert!(sieve_reading(&import, scanned.as_bytes()).status.success());
@@ -121,6 +127,72 @@ fn limit_counts_printed_entries() {
     assert_eq!(printed.lines().count(), 100);
     let last: usize = printed.lines().last().unwrap()[..4].parse().unwrap();
     assert!((101..130).contains(&last), "keys of the damaged block are not counted: {last}");
+}
+
+/// The keys after the last one of a block are not in it.
+#[test]
+fn scan_that_ends_beside_a_damaged_block_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    damage(&store(&path), |end| vec![end / 3]);
+    let problems = Db::open(&path).unwrap().verify().unwrap().problems;
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    let (start, _) = problem.keys.as_ref().unwrap();
+    let (Bound::Included(key) | Bound::Excluded(key)) = start else { panic!("{problem:?}") };
+    let key = str::from_utf8(key).unwrap();
+    let scan = ["scan", text(&path), "--keyspace", "users", "--skip-damaged", "--to", key];
+    let end = sieve(&scan);
+    assert!(end.status.success() && end.stderr.is_empty(), "{end:?}");
+}
+
+/// The exit code still reports what was skipped.
+#[test]
+fn skipped_blocks_are_reported_without_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    damage(&store(&path), |end| vec![end / 3]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"));
+    sieve.args(["scan", text(&path), "--keyspace", "users", "--skip-damaged"]);
+    let end = sieve.stdout(Stdio::null()).stderr(writer).status().unwrap();
+    assert_eq!(end.code(), Some(1));
+}
+
+/// Other values are printed, and keys without values are not affected.
+#[test]
+fn damaged_value_in_a_blob_file_is_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let keyspace = KeyspaceOptions::new().blob_value_bytes(100).compression(Compression::None);
+    let db = Options::new().worker_threads(0).keyspace(keyspace).open(&path).unwrap();
+    for letter in ["a", "b", "c"] {
+        db.insert(letter, letter.repeat(900)).unwrap();
+    }
+    db.insert("d", "short").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let files = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut blobs = files.filter(|path| path.extension().is_some_and(|name| name == "blob"));
+    let blob = blobs.next().unwrap();
+    assert_eq!(blobs.next(), None);
+    #[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a file")]
+    let bytes = std::fs::read(&blob).unwrap();
+    let at = bytes.windows(900).position(|window| window == [b'b'; 900]).unwrap();
+    damage(&blob, |_| vec![at + 450]);
+
+    let store = text(&path);
+    assert_eq!(sieve(&["scan", store]).status.code(), Some(2));
+    assert_eq!(output(&["scan", store, "--keys-only"]), "a\nb\nc\nd\n");
+    assert_eq!(output(&["scan", store, "--keys-only", "--reverse"]), "d\nc\nb\na\n");
+    for (flags, want) in [(&[][..], ["a", "c", "d"]), (&["--reverse"], ["d", "c", "a"])] {
+        let end = sieve(&[&["scan", store, "--skip-damaged"], flags].concat());
+        assert_eq!(end.status.code(), Some(1), "{end:?}");
+        let printed = String::from_utf8(end.stdout).unwrap();
+        assert!(printed.lines().map(|line| &line[..1]).eq(want), "{printed}");
+        let errors = String::from_utf8(end.stderr).unwrap();
+        assert!(errors.contains("skipped 1 key whose newest value may be lost"), "{errors}");
+    }
 }
 
 /// With eight runs a compaction is due, which would fail at the damage.

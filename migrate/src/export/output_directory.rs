@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::output_file::{not_created, parent, partial, rename, sync_directory};
@@ -11,7 +12,8 @@ use crate::error::{Error, Result};
 /// A new directory. It is `NAME.partial` until [`finish`](Self::finish) returns, so an interrupted
 /// program leaves no directory that looks whole.
 ///
-/// Dropping an unfinished directory deletes it with its files.
+/// Dropping an unfinished directory deletes it with its files. If only the rename fails, the
+/// directory is kept.
 ///
 /// # Examples
 ///
@@ -33,22 +35,28 @@ use crate::error::{Error, Result};
 pub struct OutputDirectory {
     path: PathBuf,
     partial: PathBuf,
-    is_finished: bool,
+    is_complete: bool,
 }
 
 impl OutputDirectory {
     /// Creates the directory `path`, which may exist if it is empty.
     ///
+    /// Removes an empty directory at once. If that is not possible, [`finish`](Self::finish) could
+    /// not replace it either.
+    ///
     /// # Errors
     ///
     /// * [`Error::Exists`]: `path` is a file or has files, or an earlier call has left an
     ///   unfinished directory. Delete the latter if no process is writing to it.
+    /// * [`Error::NotReplaceable`]: `path` is a mount point, a symbolic link, or ends with `.`.
     /// * [`Error::Io`]: the operating system refused to create it.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let (path, partial) = (path.as_ref().to_owned(), partial(path.as_ref()));
         check_free(&path)?;
         create_directory(&partial)?;
-        Ok(Self { path, partial, is_finished: false })
+        let output = Self { path, partial, is_complete: false };
+        remove_empty(&output.path)?;
+        Ok(output)
     }
 
     /// Returns the path of the unfinished directory.
@@ -62,21 +70,26 @@ impl OutputDirectory {
     ///
     /// # Errors
     ///
-    /// * [`Error::Exists`]: another program has written to `path` meanwhile.
-    /// * [`Error::Io`]: the operating system refused an operation. If the sync of the parent
-    ///   directory failed, the directory has its final name, which a crash may revert.
+    /// * [`Error::NotRenamed`]: the rename failed, or another program has written to `path`
+    ///   meanwhile. The complete directory keeps its name `NAME.partial`.
+    /// * [`Error::Io`]: the operating system refused a sync. If it was that of the parent
+    ///   directory, the directory has its final name, which a crash may revert.
     pub fn finish(mut self) -> Result<()> {
         sync_directory(&self.partial)?;
-        check_free(&self.path)?;
-        rename(&self.partial, &self.path)?;
-        self.is_finished = true;
+        self.is_complete = true;
+        let renamed = check_free(&self.path).and_then(|()| rename(&self.partial, &self.path));
+        renamed.map_err(|error| Error::NotRenamed {
+            partial: self.partial.clone(),
+            path: self.path.clone(),
+            source: Box::new(error),
+        })?;
         sync_directory(parent(&self.path))
     }
 }
 
 impl Drop for OutputDirectory {
     fn drop(&mut self) {
-        if !self.is_finished {
+        if !self.is_complete {
             // If this fails, the name `NAME.partial` shows that the directory is incomplete.
             #[expect(clippy::disallowed_methods, reason = "no directory of an open store")]
             let _ = fs::remove_dir_all(&self.partial);
@@ -95,6 +108,16 @@ fn check_free(path: &Path) -> Result<()> {
             Err(Error::io("list", path, error))
         }
         _ => Err(Error::Exists { path: path.to_owned() }),
+    }
+}
+
+/// Removes the empty directory `path`, if it exists.
+fn remove_empty(path: &Path) -> Result<()> {
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::NotReplaceable { path: path.to_owned(), source: Arc::new(error) })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -152,9 +152,7 @@ fn an_unfinished_export_has_another_name() {
     // Nothing is replaced.
     fs::create_dir(&path).unwrap();
     assert!(matches!(OutputFile::create(&path), Err(Error::Exists { .. })));
-    let export = Export::create(&path).unwrap();
     fs::write(path.join("file"), "a").unwrap();
-    assert!(matches!(export.finish(), Err(Error::Exists { .. })));
     assert!(matches!(Export::create(&path), Err(Error::Exists { .. })));
     fs::remove_file(path.join("file")).unwrap();
     assert_eq!(Export::create(&path).unwrap().finish().unwrap(), []);
@@ -242,4 +240,20 @@ fn rocksdb_ingests_the_tables() {
             assert_eq!(found.trim(), format!("0x{}", hex(value)));
         }
     }
+}
+
+#[test]
+fn finished_directory_is_kept_if_its_name_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("files");
+    fs::create_dir(&path).unwrap();
+    let output = OutputDirectory::create(&path).unwrap();
+    fs::write(output.partial().join("file"), "a").unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("other"), "b").unwrap();
+    let error = output.finish().unwrap_err();
+    let Error::NotRenamed { partial, source, .. } = &error else { panic!("{error}") };
+    assert!(matches!(**source, Error::Exists { .. }), "{source}");
+    assert_eq!(fs::read_to_string(partial.join("file")).unwrap(), "a");
+    assert_eq!(tables(&path), [path.join("other")]);
 }
