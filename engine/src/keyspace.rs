@@ -153,7 +153,8 @@ impl Keyspace {
     pub fn flush(&self) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
-        store.flush_trees(std::slice::from_ref(&self.tree))
+        store.flush_trees(std::slice::from_ref(&self.tree))?;
+        self.tree.check()
     }
 
     /// Merges this keyspace into one sorted run, as [`Db::compact`](crate::Db::compact) does.
@@ -164,7 +165,8 @@ impl Keyspace {
     pub fn compact(&self) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
-        store.compact_tree(&self.tree, &KeyBounds::ALL)
+        store.compact_tree(&self.tree, &KeyBounds::ALL)?;
+        self.tree.check()
     }
 }
 

@@ -3,13 +3,16 @@
 use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
-use sievedb_format::{Kind, SequenceNumber, Trailer};
+use sievedb_format::{Kind, SequenceNumber, Trailer, VALUE_BYTES_MAX};
 
 use crate::fold::OperatorCell;
 
-/// Maximum number of operands, and of their bytes, in memory. A key with more is folded in parts.
-const OPERANDS_MAX: usize = 1024;
-const BYTES_MAX: usize = 4 << 20;
+/// Memory of the operands of a key that is not charged.
+const FREE_BYTES: usize = 64 << 10;
+/// Maximum memory of the operands of a key. A key with more is folded in parts.
+const BYTES_MAX: usize = VALUE_BYTES_MAX;
+/// Memory of an operand in addition to its bytes.
+const ENTRY_BYTES: usize = 64;
 
 /// End of the operands of a stripe.
 #[derive(Debug)]
@@ -23,17 +26,23 @@ pub(super) enum End {
 }
 
 /// Merge operands, newest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Operands {
     entries: Vec<(SequenceNumber, Bytes)>,
+    /// Memory that they take, and may take.
     bytes: usize,
+    room: usize,
 }
 
 impl Operands {
+    pub(super) fn new() -> Self {
+        Self { entries: Vec::new(), bytes: 0, room: FREE_BYTES }
+    }
+
     /// Adds an operand that is older than all others. Copies it: a slice would keep its block.
     pub(super) fn push(&mut self, sequence: SequenceNumber, operand: &[u8]) {
         debug_assert!(self.oldest().is_none_or(|oldest| oldest > sequence), "newest first");
-        self.bytes += operand.len();
+        self.bytes += memory_of(operand);
         self.entries.push((sequence, Bytes::copy_from_slice(operand)));
     }
 
@@ -42,15 +51,26 @@ impl Operands {
         self.entries.last().map(|&(sequence, _)| sequence)
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.entries.len() >= OPERANDS_MAX || (self.bytes >= BYTES_MAX && self.entries.len() > 1)
+    pub(super) fn has_room(&self, operand: &[u8]) -> bool {
+        self.bytes + memory_of(operand) <= self.room
+    }
+
+    /// Reduces the operands, and makes room for `operand`. Returns the memory to charge, which
+    /// includes results of the operator. Returns `None` if `operand` must be folded apart.
+    pub(super) fn make_room(
+        &mut self,
+        operand: &[u8],
+        key: &[u8],
+        operator: &OperatorCell,
+    ) -> Option<u64> {
+        self.reduce(key, operator);
+        self.room = room(self.bytes, memory_of(operand))?;
+        Some(if self.room > FREE_BYTES { 2 * self.room as u64 } else { 0 })
     }
 
     /// Merges neighbors in rounds, so that each byte is copied a logarithmic number of times.
-    /// Returns `true` if there is room for as many operands again.
-    pub(super) fn reduce(&mut self, key: &[u8], operator: &OperatorCell) -> bool {
-        let Some(folder) = operator.get() else { return false };
-        let before = self.entries.len();
+    fn reduce(&mut self, key: &[u8], operator: &OperatorCell) {
+        let Some(folder) = operator.get() else { return };
         loop {
             let count = self.entries.len();
             let mut left = mem::take(&mut self.entries).into_iter().peekable();
@@ -65,12 +85,7 @@ impl Operands {
                 break;
             }
         }
-        self.bytes = self.entries.iter().map(|(_, operand)| operand.len()).sum();
-        debug_assert!(self.entries.len() <= before && before > 0, "operands are merged");
-        match self.entries.len() {
-            1 => true,
-            left => left <= OPERANDS_MAX / 2 && self.bytes < BYTES_MAX,
-        }
+        self.bytes = self.entries.iter().map(|(_, operand)| memory_of(operand)).sum();
     }
 
     /// Returns the entries that replace the operands, newest first. Also returns `true` if they are
@@ -107,12 +122,24 @@ impl Operands {
     }
 }
 
+fn memory_of(operand: &[u8]) -> usize {
+    operand.len() + ENTRY_BYTES
+}
+
+/// Returns the room for operands that take `held` bytes, and one more of `added` bytes. Doubles
+/// it, so that joined operands are rarely copied. Returns `None` beyond the maximum.
+fn room(held: usize, added: usize) -> Option<usize> {
+    let least = held + added;
+    (held == 0 || least <= BYTES_MAX)
+        .then(|| (least + held).min(BYTES_MAX).max(least).max(FREE_BYTES))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::merge_operator::{Append, Max, MergeError, MergeOperator, NamedOperator};
+    use crate::merge_operator::{Append, MergeError, MergeOperator, NamedOperator};
 
     fn cell(operator: impl MergeOperator + 'static) -> OperatorCell {
         let cell = OperatorCell::default();
@@ -122,17 +149,19 @@ mod tests {
 
     #[test]
     fn many_operands_are_reduced_to_one_in_order() {
-        let (mut operands, append) = (Operands::default(), cell(Append::new()));
-        for number in (0..OPERANDS_MAX as u64).rev() {
-            assert!(!operands.is_full());
-            operands.push(number + 1, &[b'a' + (number % 26) as u8]);
+        let (mut operands, append) = (Operands::new(), cell(Append::new()));
+        let operand = |number: u64| [b'a' + (number % 26) as u8];
+        let count = (FREE_BYTES / memory_of(&operand(0))) as u64;
+        for number in (1..=count).rev() {
+            assert!(operands.has_room(&operand(number)));
+            operands.push(number, &operand(number));
         }
-        assert!(operands.is_full() && operands.reduce(b"key", &append));
+        assert!(!operands.has_room(&[0; ENTRY_BYTES]));
+        assert_eq!(operands.make_room(&[0], b"key", &append), Some(0), "it needs less");
         let (made, is_put) = operands.finish(End::OfStripe, false, b"key", &append);
         let (trailer, value) = &made[0];
-        assert_eq!((made.len(), trailer.sequence(), is_put), (1, OPERANDS_MAX as u64, false));
-        let want: Vec<u8> = (0..OPERANDS_MAX).map(|number| b'a' + (number % 26) as u8).collect();
-        assert_eq!(**value, *want);
+        assert_eq!((made.len(), trailer.sequence(), is_put), (1, count, false));
+        assert_eq!(**value, *(1..=count).flat_map(operand).collect::<Vec<_>>());
     }
 
     /// Merges single digits only.
@@ -157,7 +186,7 @@ mod tests {
     fn operands_that_cannot_be_merged_stay() {
         let digits = cell(Digits);
         for end in [End::OfStripe, End::OfKey, End::Base(None), End::Base(Some(Bytes::new()))] {
-            let mut operands = Operands::default();
+            let mut operands = Operands::new();
             for (sequence, operand) in [(9, "5"), (8, "4"), (7, "33"), (6, "2"), (5, "1")] {
                 operands.push(sequence, operand.as_bytes());
             }
@@ -174,11 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn one_large_operand_is_not_full() {
-        let (mut operands, max) = (Operands::default(), cell(Max));
-        operands.push(2, &[0; BYTES_MAX]);
-        assert!(!operands.is_full());
-        operands.push(1, &[1]);
-        assert!(operands.is_full() && operands.reduce(b"", &max) && !operands.is_full());
+    fn room_doubles_up_to_its_maximum() {
+        let cases = [
+            ((100, 100), Some(FREE_BYTES)),
+            ((0, FREE_BYTES + 1), Some(FREE_BYTES + 1)),
+            ((FREE_BYTES, 100), Some(2 * FREE_BYTES + 100)),
+            ((BYTES_MAX - 100, 100), Some(BYTES_MAX)),
+            ((BYTES_MAX - 100, 101), None),
+            ((0, BYTES_MAX + ENTRY_BYTES), Some(BYTES_MAX + ENTRY_BYTES)),
+        ];
+        for ((held, added), want) in cases {
+            assert_eq!(room(held, added), want, "{held} and {added}");
+        }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Picker<'a> {
     /// rewrites those already in the last level.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
     /// A compaction of a range rewrites last-level tables with smaller ids, if the compaction
-    /// filter or the end of a history may change them.
+    /// filter, a merge operator or the end of a history may change them.
     pub(crate) rewrites_below: u64,
     /// The keyspace has a compaction filter.
     pub(crate) has_filter: bool,
@@ -349,10 +349,14 @@ impl<'a> Picker<'a> {
         self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest)
     }
 
-    /// Returns `true` if `table` has overwritten entries that the history may no longer need.
+    /// Returns `true` if `table` has overwritten entries that the history may no longer need, or
+    /// that no reader needs unless a merge operator fails.
     fn may_drop(&self, table: &TableMeta) -> bool {
-        let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
-        seen && self.history_ms.is_some() && self.overwritten.contains_key(&table.id)
+        let seen = match (self.history_ms, self.oldest_snapshot) {
+            (Some(_), Some(oldest)) => table.smallest_sequence <= oldest,
+            _ => self.is_seen(table),
+        };
+        seen && self.overwritten.contains_key(&table.id)
     }
 
     /// Returns the number of tombstones and overwritten entries of `table`.

@@ -68,7 +68,10 @@ use crate::{
     fold::OperatorCell,
     iter::cursor::{Cursor, out_of_order},
     resolve::{Seen, is_tombstone, tombstone_for},
-    table::{blobs::Blob, cache_room::WorkerShare},
+    table::{
+        blobs::Blob,
+        cache_room::{ShareTaken, WorkerShare},
+    },
 };
 
 /// Entries and bytes of values between two checks whether to stop the merge: about 0.3 ms of a
@@ -103,8 +106,9 @@ pub(crate) struct RetainStream<'f, C, B, S> {
     is_decided: bool,
     operator: OperatorCell,
     filtering: Option<&'f mut Filtering>,
-    /// Charged with values from blob files while they are read as a whole.
+    /// Charged with values from blob files while they are read as a whole, and with operands.
     share: Option<Arc<WorkerShare>>,
+    operands_charge: Option<ShareTaken>,
     /// Operands of `user_key` stay, so older versions are not its value, and the filter sees none.
     keeps_operands: bool,
     /// Entries of `user_key` that are not in an input, the current one first. Entries under the
@@ -139,6 +143,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
             operator: OperatorCell::default(),
             filtering: None,
             share: None,
+            operands_charge: None,
             keeps_operands: false,
             made: VecDeque::new(),
             is_first_of_key: true,
@@ -168,7 +173,8 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         Self { filtering, ..self }
     }
 
-    /// Makes the stream charge values that it reads from blob files to `share`.
+    /// Makes the stream charge values that it reads from blob files, and many operands of a key, to
+    /// `share`.
     pub(crate) fn charging(self, share: &Arc<WorkerShare>) -> Self {
         Self { share: Some(Arc::clone(share)), ..self }
     }
@@ -217,6 +223,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
             if self.is_positioned {
                 return Ok(());
             }
+            self.operands_charge = None;
         }
         self.find()
     }

@@ -34,7 +34,7 @@ use std::fmt;
 /// The filter is code of this process: see
 /// [`KeyspaceOptions::compaction_filter`](crate::KeyspaceOptions::compaction_filter). Calls come
 /// from several threads at once, in ascending order of keys within one compaction, and must not
-/// write to the store. If a call panics, its compaction fails with
+/// write to the store or wait for its background work. If a call panics, its compaction fails with
 /// [`Error::CompactionFilterFailed`](crate::Error::CompactionFilterFailed) and changes nothing.
 /// Later compactions run without the filter until the options of the keyspace are set, or the store
 /// is opened again.

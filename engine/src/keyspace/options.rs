@@ -31,7 +31,9 @@ impl Keyspace {
     /// compaction rewrites them; [`compact`](Self::compact) rewrites those with another
     /// compression. Filters of existing tables are rebuilt in the background: see
     /// [`set_filter_policy`](Self::set_filter_policy) and
-    /// [`set_prefix_extractor`](Self::set_prefix_extractor). Range filters are built or removed.
+    /// [`set_prefix_extractor`](Self::set_prefix_extractor). Range filters are built or removed. A
+    /// compaction in flight ends with the compaction filter and the style with which it began. To
+    /// prevent this, [pause](crate::Db::pause_compactions) compactions during the call.
     ///
     /// # Errors
     ///

@@ -68,7 +68,9 @@ macro_rules! upkeep_methods {
                 let keyspace = &self$(.$field)?;
                 let store = keyspace.open_store().accept()?;
                 keyspace.tree().check()?;
-                store.compact_tree(keyspace.tree(), &$crate::iter::bounds::KeyBounds::new(&bounds))
+                let bounds = $crate::iter::bounds::KeyBounds::new(&bounds);
+                store.compact_tree(keyspace.tree(), &bounds)?;
+                keyspace.tree().check()
             }
 
             /// Returns an estimate of the number of keys: the values and merge operands in tables

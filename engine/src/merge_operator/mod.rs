@@ -37,7 +37,8 @@ use std::{error, fmt};
 ///
 /// Reading threads and background threads call an operator concurrently. If a call fails or panics,
 /// the read fails with [`Error::MergeFailed`](crate::Error::MergeFailed); flushes and compactions
-/// keep the operands.
+/// keep the operands. A call must not write to the store or wait for its background work: the flush
+/// that calls it might wait for itself.
 ///
 /// Merge operators are those of RocksDB. [`merge`](Self::merge) is its `FullMerge`,
 /// [`partial_merge`](Self::partial_merge) its `PartialMerge`.

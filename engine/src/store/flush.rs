@@ -66,7 +66,7 @@ pub(crate) fn write_memtables(
         RangeFragments::new(&tombstones, readers.stripes(), |bounds| !older.overlaps(bounds));
     let is_bottom = |key: &[u8]| older.runs().iter().all(|run| run.find(key).is_none());
     let kept = RetainStream::new(merged, readers, is_bottom, || tables.is_closing());
-    let mut kept = kept.with_ranges(ranges).folding(operator);
+    let mut kept = kept.with_ranges(ranges).folding(operator).charging(share);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();

@@ -335,7 +335,7 @@ pub(super) fn present_options(
 
 /// Returns an error if the keyspace cannot be opened with the merge operator of `present`, its
 /// present options.
-fn check_operator(name: &str, encoded: &[u8], present: &KeyspaceOptions) -> Result<()> {
+pub(super) fn check_operator(name: &str, encoded: &[u8], present: &KeyspaceOptions) -> Result<()> {
     let stored = KeyspaceOptions::decode(encoded, &[]).map(|stored| stored.merge_operator);
     stored.unwrap_or_default().check_change(name, &present.merge_operator)?;
     match &present.merge_operator {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Durability, Error, KeyspaceOptions, Options};
+use sievedb::{Db, Durability, Error, KeyspaceOptions, MergeError, MergeOperator, Options};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_options};
 
@@ -14,6 +14,20 @@ fn both() -> (Arc<MemoryFs>, Db, Db) {
     let writer = small_options(disk.clone()).open(STORE_DIR).unwrap();
     let follower = following(disk.clone()).open(STORE_DIR).unwrap();
     (disk, writer, follower)
+}
+
+/// Keeps the last operand.
+#[derive(Debug)]
+struct Last;
+
+impl MergeOperator for Last {
+    fn name(&self) -> &str {
+        "last"
+    }
+
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, all: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+        Ok(all.last().map_or_else(Vec::new, |last| last.to_vec()))
+    }
 }
 
 fn text(value: Option<impl AsRef<[u8]>>) -> Option<String> {
@@ -245,5 +259,27 @@ fn merge_operands_of_a_follower_count_once() {
         if number % 50 == 0 {
             writer.flush().unwrap();
         }
+    }
+}
+
+/// Reads of its operands would fail as if they were damaged.
+#[test]
+fn operator_that_a_follower_lacks_is_named_by_the_refresh() {
+    let (_, writer, follower) = both();
+    let lists = writer.keyspace("lists").unwrap();
+    lists.insert("key", "1").unwrap();
+    follower.refresh().unwrap();
+    lists.set_options(KeyspaceOptions::new().merge_operator(Arc::new(Last))).unwrap();
+    lists.merge("key", "2").unwrap();
+    lists.flush().unwrap();
+    for _ in 0..2 {
+        match follower.refresh() {
+            Err(Error::UnknownMergeOperator { keyspace, operator }) => {
+                assert_eq!((&*keyspace, &*operator), ("lists", "last"));
+            }
+            other => panic!("{other:?}"),
+        }
+        let seen = follower.open_keyspace("lists").unwrap();
+        assert_eq!(text(seen.get("key").unwrap()).as_deref(), Some("1"));
     }
 }

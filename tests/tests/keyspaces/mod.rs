@@ -2,6 +2,7 @@
 
 mod clear;
 mod clear_threads;
+mod dropped;
 mod ends;
 mod refresh;
 mod rename;

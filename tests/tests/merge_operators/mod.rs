@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod failing;
+mod many;
 mod rescue;
 
 use std::{path::Path, sync::Arc, thread};

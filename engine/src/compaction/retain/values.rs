@@ -25,7 +25,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
     pub(super) fn fold(&mut self, stripe: usize) -> Result<()> {
         debug_assert!(self.made.is_empty() && !self.is_decided, "an open stripe");
         self.is_removed = false;
-        let mut operands = Operands::default();
+        let mut operands = Operands::new();
         let mut _charge = None;
         let end = loop {
             let Some(key) = self.cursor.key() else { break End::OfKey };
@@ -44,7 +44,15 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
                 break End::OfStripe;
             }
             match self.seen(trailer, stripe)? {
-                Seen::Operand => operands.push(sequence, self.cursor.value_ref()),
+                Seen::Operand => {
+                    let operand = self.cursor.value_ref();
+                    if !operands.has_room(operand) {
+                        let needs = operands.make_room(operand, &self.user_key, &self.operator);
+                        let Some(bytes) = needs else { break End::OfStripe };
+                        self.charge_operands(bytes);
+                    }
+                    operands.push(sequence, self.cursor.value_ref());
+                }
                 Seen::Nothing => break End::Base(None),
                 Seen::Value if is_in_blob_file(trailer) => {
                     // If the value cannot be read, the operands stay.
@@ -60,9 +68,6 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
                 Seen::Value => break End::OfStripe,
             }
             self.step()?;
-            if operands.is_full() && !operands.reduce(&self.user_key, &self.operator) {
-                break End::OfStripe;
-            }
         };
         let is_bottom = match &end {
             End::OfKey => (self.is_bottom)(&self.user_key),
@@ -81,6 +86,16 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
         self.keeps_operands |= !self.is_decided;
         self.is_positioned = true;
         Ok(())
+    }
+
+    /// Charges `bytes` bytes of merge operands, until the last entry made of them is read.
+    #[cold]
+    fn charge_operands(&mut self, bytes: u64) {
+        match (&mut self.operands_charge, &self.share) {
+            (Some(charge), _) => charge.set(bytes),
+            (none, Some(share)) => *none = Some(share.take(bytes)),
+            (None, None) => {}
+        }
     }
 
     /// Reads the value of the blob reference under the cursor as a whole, and charges it until the
@@ -143,6 +158,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'_, C,
             Filtered::Replaced(new) => *value = new.into(),
             Filtered::Removed if stripe == 0 && (self.is_bottom)(&self.user_key) => {
                 self.made.clear();
+                self.operands_charge = None;
                 self.is_positioned = false;
             }
             Filtered::Removed => (self.is_removed, self.is_settled) = (true, false),

@@ -9,6 +9,7 @@ use crate::table::TableMeta;
 mod amplification;
 mod borders;
 mod filtering;
+mod operands;
 mod picker;
 mod ranges;
 mod retain;

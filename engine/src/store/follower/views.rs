@@ -22,7 +22,7 @@ use crate::{
     },
     store::{
         Store,
-        log_state::{corrupt_state, present_options},
+        log_state::{check_operator, corrupt_state, present_options},
         replayed_memtables::ReplayedMemtables,
     },
     table::{LiveTable, TableMeta},
@@ -146,7 +146,9 @@ impl Store {
         let mut options = None;
         if is_new || shown.is_none_or(|shown| shown.options != keyspace.options) {
             let found = present_options(&self.options, &keyspace.name, &keyspace.options);
-            options = Some(found.map_err(|it| corrupt_state(&self.tables.folder, it))?);
+            let found = found.map_err(|it| corrupt_state(&self.tables.folder, it))?;
+            check_operator(&keyspace.name, &keyspace.options, &found)?;
+            options = Some(found);
         }
         let tree = match (present, &options) {
             (Some(tree), _) => tree,

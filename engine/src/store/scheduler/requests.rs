@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, ops::RangeInclusive, slice, sync::Arc};
 use super::Scheduler;
 use crate::{Error, Result, iter::bounds::KeyBounds, read::tree::Tree, store::Store};
 
-/// A request to compact a range of a keyspace. Callers with the same range share it while it is in
-/// flight.
+/// A request to compact a range of a keyspace. Callers with the same range share it until it
+/// begins.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct RangeRequest {
     /// Unique, so that no caller mistakes a later request for its own.
@@ -50,10 +50,15 @@ impl RangeRequests {
         self.all.get(&(id, number)).is_some_and(|request| request.failed.is_none())
     }
 
-    /// Adds a request, or a waiter to one for the same range. Returns its number.
+    /// Adds a request, or a waiter to one for the same range. Returns its number. A request in
+    /// flight keeps its limit: callers would prolong it without end.
     fn add(&mut self, id: u64, range: &KeyBounds, id_limit: u64) -> u64 {
+        let in_flight = self.first(id).map(|first| first.number);
         let mut of_keyspace = self.all.range_mut((id, 0)..=(id, u64::MAX));
-        let is_same = |request: &RangeRequest| request.failed.is_none() && request.range == *range;
+        let is_same = |request: &RangeRequest| {
+            let has_all = request.id_limit >= id_limit || in_flight != Some(request.number);
+            has_all && request.failed.is_none() && request.range == *range
+        };
         if let Some((_, request)) = of_keyspace.find(|(_, request)| is_same(request)) {
             request.id_limit = id_limit.max(request.id_limit);
             request.waiters += 1;
@@ -173,5 +178,33 @@ impl Store {
         // Does nothing for a request that is done.
         let failed = self.scheduler.withdraw_range(tree, number);
         done.and(failed.map_or(Ok(()), Err))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_callers_do_not_prolong_a_request_in_flight() {
+        let mut requests = RangeRequests::default();
+        let limits = |requests: &RangeRequests| {
+            requests.all.values().map(|it| (it.id_limit, it.waiters)).collect::<Vec<_>>()
+        };
+        let first = requests.add(1, &KeyBounds::ALL, 10);
+        assert_eq!(requests.add(1, &KeyBounds::ALL, 10), first, "no table is newer");
+        let second = requests.add(1, &KeyBounds::ALL, 20);
+        assert_ne!(second, first);
+        // It has not begun.
+        assert_eq!(requests.add(1, &KeyBounds::ALL, 30), second);
+        assert_eq!(limits(&requests), [(10, 2), (30, 2)]);
+        assert_ne!(requests.add(2, &KeyBounds::ALL, 30), second, "another keyspace");
+        requests.finish(1, first);
+        let third = requests.add(1, &KeyBounds::ALL, 40);
+        assert_ne!(third, second, "the second is in flight");
+        requests.fail(1, second, Error::Closed);
+        requests.fail(1, third, Error::Closed);
+        let fourth = requests.add(1, &KeyBounds::ALL, 40);
+        assert_ne!(fourth, third, "it has failed");
     }
 }
