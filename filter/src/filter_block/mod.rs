@@ -47,6 +47,7 @@ pub use kind::FilterKind;
 pub use loading::PIECE_BYTES;
 pub use trailer::{TRAILER_BYTES_MAX, Trailer};
 
+use alloc::vec::Vec;
 use core::convert::Infallible;
 
 use crate::arena::FilterArena;
