@@ -31,7 +31,7 @@ const STATS: &str = "STATS";
 pub(crate) struct Args {
     /// Directory of the store.
     store: PathBuf,
-    /// Print JSON, with the field names of the library.
+    /// Print JSON, with the field names of the library. Fields that the file STATS lacks are null.
     #[arg(long)]
     json: bool,
     /// Print the activity of a store that another process has open, at this interval, such as
@@ -70,6 +70,12 @@ impl Args {
         };
         if self.json {
             let mut json = json(&stats);
+            if is_open {
+                // Not in the file STATS.
+                for field in ["keyspaces", "quarantined", "opening"] {
+                    json[field] = Value::Null;
+                }
+            }
             json["stats_file_age_seconds"] = written_ago.map(|ago| ago.as_secs_f64()).into();
             writeln!(out, "{json:#}")?;
         } else {

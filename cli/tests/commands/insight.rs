@@ -67,6 +67,11 @@ fn stats_watch_reads_an_open_store() {
         // Prints totals first, then the changes of one interval.
         let watched = sieve(&["stats", store, "--watch=1", "--count", "2"]);
         let now = sieve(&["stats", store]);
+        let json: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+        for field in ["keyspaces", "quarantined", "opening"] {
+            assert!(json[field].is_null(), "{field} is not in the file: {json}");
+        }
+        assert!(json["writes"].is_object() && json["read_only"].is_null(), "{json}");
         stop.store(true, Relaxed);
         let (out, err) =
             (String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&watched.stderr));
