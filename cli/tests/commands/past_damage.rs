@@ -183,6 +183,7 @@ fn damaged_value_in_a_blob_file_is_skipped() {
 
     let store = text(&path);
     assert_eq!(sieve(&["scan", store]).status.code(), Some(2));
+    assert!(output(&["explain", store, "b"]).contains("a value of 900 bytes"));
     assert_eq!(output(&["scan", store, "--keys-only"]), "a\nb\nc\nd\n");
     assert_eq!(output(&["scan", store, "--keys-only", "--reverse"]), "d\nc\nb\na\n");
     for (flags, want) in [(&[][..], ["a", "c", "d"]), (&["--reverse"], ["d", "c", "a"])] {
