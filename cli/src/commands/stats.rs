@@ -50,7 +50,8 @@ pub(crate) struct Args {
     )]
     watch: Option<u64>,
     /// Exit after printing this many times.
-    #[arg(long, value_name = "COUNT", requires = "watch")]
+    #[arg(long, value_name = "COUNT", requires = "watch",
+          value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 

@@ -77,8 +77,9 @@ pub struct Stats {
     pub write_delay_us: u64,
     /// Number of open [snapshots](crate::Db::snapshot).
     pub snapshots: u64,
-    /// Age of the oldest state held by snapshots, in microseconds; 0 without snapshots. Compactions
-    /// keep the versions visible to it.
+    /// Time since the oldest open snapshot was opened, in microseconds; 0 without snapshots. A
+    /// snapshot at the sequence number of another one has the age of that one. Compactions keep the
+    /// versions visible to snapshots.
     pub oldest_snapshot_us: u64,
     /// Least input of compactions that wait until the disk has space, in bytes; 0 if none waits.
     pub compaction_bytes_refused: u64,
