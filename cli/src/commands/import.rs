@@ -237,7 +237,6 @@ fn check_empty(dir: &Path) -> Result<()> {
 }
 
 /// Removes the empty directories in `dir`, and `dir` itself unless it `existed`.
-#[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
 fn remove_empty(dir: &Path, existed: bool) {
     // What remains is harmless.
     let entries = dir.read_dir().into_iter().flatten().flatten();

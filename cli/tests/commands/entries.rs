@@ -152,6 +152,7 @@ fn sorted_entries_are_outside_of_the_store() {
     let store = dir.path().join("store");
     output(&["put", text(&store), "a", "1"]);
     // Sorting needs the directory `store.import`, which cannot be created.
+    #[expect(clippy::disallowed_methods, reason = "makes a file that is not of a store")]
     std::fs::write(dir.path().join("store.import"), "").unwrap();
     for path in ["store/", "store/.", "store/../store/"] {
         let import = ["import", text(&dir.path().join(path)), "--ingest"].map(str::to_owned);
@@ -178,10 +179,10 @@ fn import_names_the_line_that_a_full_device_refused() {
     let lines: String = (0..3_000).map(|n| format!("{n}\t{}\n", "v".repeat(1_000))).collect();
     // Ignores the signal, so that writes above the limit fail.
     let limited = "trap '' XFSZ; ulimit -f 1000; exec \"$0\" import \"$1\"";
-    let mut sieve = std::process::Command::new("sh")
+    let mut sieve = Command::new("sh")
         .args(["-c", limited, env!("CARGO_BIN_EXE_sieve"), text(&store)])
-        .stdin(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     // The process may exit before it has read all input.
