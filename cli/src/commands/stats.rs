@@ -103,9 +103,13 @@ impl Args {
         while left > 0 {
             left -= 1;
             thread::sleep(interval);
-            let now = load(&self.store)?;
+            let now = match load(&self.store) {
+                // An open removes the file, and writes it once it has read the store.
+                Err(Error::NoStatsFile { .. }) if is_open(&self.store) => last.clone(),
+                now => now?,
+            };
             writeln!(out)?;
-            if now.open_for < last.open_for {
+            if now.opened_ms != last.opened_ms {
                 writeln!(out, "the store was reopened:\n{now}")?;
             } else if now.open_for == last.open_for && !is_open(&self.store) {
                 writeln!(out, "the store is closed")?;

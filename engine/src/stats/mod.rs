@@ -34,6 +34,9 @@ use crate::{KeyspaceOptions, QuarantinedTable};
 pub struct Stats {
     /// Time since the store was opened, by its clock.
     pub open_for: Duration,
+    /// Time at which the store was opened, by the store clock, in milliseconds. Differs after each
+    /// open.
+    pub opened_ms: u64,
     /// Newest visible sequence number.
     pub last_sequence: u64,
     /// Point lookups, all keyspaces.
