@@ -107,6 +107,10 @@ impl Error {
                  `sieve repair STORE --into NEW`; `sieve verify STORE` lists all damage"
                     .to_owned()
             }
+            Self::RefusedLine { source: sievedb::Error::NoKeyspace { .. }, .. } => {
+                "`sieve keyspaces STORE` lists its keyspaces; `--create-keyspace` creates it"
+                    .to_owned()
+            }
             Self::InSet { set, .. } => format!(
                 "`sieve backup verify {}` lists all damage; restore another backup, or create one",
                 set.display()

@@ -1,5 +1,7 @@
 //! Quarantined tables, as reported to callers.
 
+#[cfg(feature = "serde")]
+use std::path::Path;
 use std::{fmt, path::PathBuf};
 
 #[cfg(doc)]
@@ -23,6 +25,7 @@ pub struct QuarantinedTable {
     /// Number of the table, as in its file name.
     pub table_id: u64,
     /// File of the table.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "displayed"))]
     pub path: PathBuf,
     /// Level of the table, from 0 to 6.
     pub level: u8,
@@ -30,6 +33,12 @@ pub struct QuarantinedTable {
     pub bytes: u64,
     /// Error of the compaction, with its cause.
     pub reason: String,
+}
+
+/// Serializes a path as text. A path that is not UTF-8 would be an error.
+#[cfg(feature = "serde")]
+fn displayed<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl fmt::Display for QuarantinedTable {

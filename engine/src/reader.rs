@@ -428,7 +428,8 @@ macro_rules! read_methods {
             ///
             /// Reads the blocks that [`get`](Self::get) reads. They are in the block cache
             /// afterwards and count in [`Stats::table_reads`](crate::Stats::table_reads). Counts in
-            /// no other statistic. Allocates memory for each step.
+            /// no other statistic. Allocates memory for each step. Does not read a value in a blob
+            /// file, which may be damaged.
             ///
             /// The steps end at a block that cannot be read. This is not an error: the explanation
             /// reports it in [`TableStep::failure`](crate::explain::TableStep::failure).

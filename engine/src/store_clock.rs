@@ -40,6 +40,11 @@ impl StoreClock {
         self.opened_at
     }
 
+    /// Returns when the store was opened, by the store clock, in milliseconds.
+    pub(crate) const fn opened_ms(&self) -> u64 {
+        self.at_open_ms
+    }
+
     /// Returns the time of the store clock, in milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
         self.at_ms(self.clock.now())

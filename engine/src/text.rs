@@ -5,6 +5,7 @@
 /// ```
 /// use sievedb::text::bytes;
 /// assert_eq!((bytes(1023), bytes(1536)), ("1023 B".to_owned(), "1.5 KiB".to_owned()));
+/// assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
 /// ```
 #[must_use]
 pub fn bytes(number: u64) -> String {
@@ -12,7 +13,8 @@ pub fn bytes(number: u64) -> String {
     let mut size = number as f64;
     let mut text = format!("{number} B");
     for unit in units {
-        if size < 1024.0 {
+        // Rounded, as it is printed.
+        if (size * 10.0).round() < 10_240.0 {
             break;
         }
         size /= 1024.0;

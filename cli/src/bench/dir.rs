@@ -7,7 +7,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    interrupt,
+};
 
 /// A directory for the stores of a benchmark.
 #[derive(Debug)]
@@ -18,7 +21,7 @@ pub(crate) struct BenchDir {
 }
 
 impl BenchDir {
-    /// Creates the directory `kept` if missing, or a temporary directory.
+    /// Creates the directory `kept` if missing, or a temporary directory, which Ctrl-C removes.
     pub(crate) fn new(kept: Option<&Path>) -> Result<Self> {
         if let Some(path) = kept {
             create(path)?;
@@ -27,7 +30,12 @@ impl BenchDir {
         let dir = tempfile::Builder::new().prefix("sieve-bench-").tempdir().map_err(|source| {
             Error::Io { op: "create a directory in", path: std::env::temp_dir(), source }
         })?;
-        Ok(Self { path: dir.path().to_owned(), _temporary: Some(dir) })
+        let path = dir.path().to_owned();
+        interrupt::exit_with({
+            let path = path.clone();
+            move || removed(&path)
+        });
+        Ok(Self { path, _temporary: Some(dir) })
     }
 
     /// Returns the path.
@@ -52,6 +60,16 @@ fn create(path: &Path) -> Result<()> {
         let path = path.to_owned();
         Error::Io { op: "create the directory", path, source }
     })
+}
+
+/// Removes the temporary directory `path`. Returns a message.
+#[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
+fn removed(path: &Path) -> String {
+    // The benchmark goes on meanwhile, and may create a file.
+    match (0..100).any(|_| fs::remove_dir_all(path).is_ok()) {
+        true => "the temporary directory was removed".to_owned(),
+        false => format!("remove {}", path.display()),
+    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use crate::error::Result;
 /// Entries of a batch.
 const BATCH_ENTRIES: u64 = 1000;
 
-/// Writes the first `count` of `keys` with their values, and compacts the store.
-pub(crate) fn fill_compacted(db: &Db, keys: &Keys, count: u64, seed: u64) -> Result<()> {
+/// Writes all `keys` with their values, and compacts the store.
+pub(crate) fn fill_compacted(db: &Db, keys: &Keys, seed: u64) -> Result<()> {
+    let count = keys.len();
     let progress = progress::bar(count, "entries", "filling the store");
     let (mut key, mut at) = (Vec::new(), 0);
     while at < count {

@@ -8,7 +8,7 @@ use std::{
 
 use sievedb::{Backup, BackupSet, Pruned, ReplicaStats, RestoreOptions, Retention, text::bytes};
 
-use super::{Access, open_store, options};
+use super::{Access, check_content, open_store, options};
 use crate::{
     error::{Error, Result},
     interrupt,
@@ -192,6 +192,7 @@ impl Command {
                 written?;
             }
             Self::Restore { set, dest, number, to_sequence, to_time, keyspace } => {
+                check_content(dest)?;
                 let place = dest.display().to_string();
                 interrupt::exit_with(move || {
                     format!("no store was written; delete {place} if this command created it")
@@ -214,6 +215,7 @@ impl Command {
                 writeln!(out, "backup {number}: restored up to sequence number {sequence}")?;
             }
             &Self::Replica { ref set, ref dest, refresh, number, ref keyspace, threads } => {
+                check_content(dest)?;
                 let place = dest.display().to_string();
                 interrupt::exit_with(move || {
                     format!("files are missing in {place}; run it again to continue")

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -96,8 +96,8 @@ impl Args {
         let report = self.measure(&self.key_set()?)?;
         if let Some(dir) = &self.report {
             let path = write(dir, "misses.html", &page::html(&report))?;
-            // Standard output may be JSON.
-            eprintln!("sieve: wrote {}", path.display());
+            // Standard output may be JSON, and standard error may be closed.
+            let _ = writeln!(io::stderr(), "sieve: wrote {}", path.display());
         }
         write_report(out, &report, self.json, |report| {
             let faults = report.faults.iter().map(|fault| format!("WRONG: {fault}\n"));

@@ -24,7 +24,7 @@ use crate::{
 /// with the median time and its parts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Minimum number of tables.
+    /// Minimum number of tables, up to about a billion keys in all.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     tables: u64,
@@ -139,7 +139,7 @@ impl Args {
         if db.stats().total().tables < self.tables {
             let count = self.tables * self.keys_per_table;
             let keys = KeySet::iins(self.seed, count, 0).stored;
-            fill_compacted(&db, &keys, count, self.seed)?;
+            fill_compacted(&db, &keys, self.seed)?;
         }
         let total = db.stats().total();
         let mut cases = Vec::new();

@@ -11,6 +11,7 @@ use sievedb::{Compression, Db, KeyspaceOptions, Options, ReadMode, text::bytes};
 use sievedb_workload::{
     KeySet, Keys,
     clock::{now, process_cpu_time},
+    value_of,
 };
 
 use crate::{
@@ -37,7 +38,7 @@ use crate::{
 pub(crate) struct Args {
     /// Number of keys to store.
     #[arg(long, value_name = "COUNT", default_value_t = 2_000_000,
-          value_parser = clap::value_parser!(u64).range(10_000..))]
+          value_parser = clap::value_parser!(u64).range(10_000..=1_000_000_000))]
     keys_count: u64,
     /// Store blocks uncompressed, so that `map` serves them without a copy.
     #[arg(long)]
@@ -125,8 +126,11 @@ impl Args {
         let path = dir.path().join(if self.uncompressed { "uncompressed" } else { "reads" });
         let keys = KeySet::iins(self.seed, self.keys_count, 0).stored;
         let db = self.options().open(&path)?;
+        if !self.fits(&db, &keys)? {
+            return Err(Error::Kept { path });
+        }
         if db.stats().total().entries < self.keys_count {
-            fill_compacted(&db, &keys, self.keys_count, self.seed)?;
+            fill_compacted(&db, &keys, self.seed)?;
         }
         let table_bytes = db.stats().total().bytes;
         drop(db);
@@ -155,6 +159,17 @@ impl Args {
             rounds: self.rounds,
             page_cache,
             modes: modes.map(|(mode, all)| (ReadModeArg(mode).to_string(), median(all))).collect(),
+        })
+    }
+
+    /// Returns `true` if the store is empty, or an earlier run has filled it for these arguments.
+    fn fits(&self, db: &Db, keys: &Keys) -> Result<bool> {
+        let mut key = Vec::new();
+        keys.append(0, &mut key);
+        Ok(match db.stats().total().entries {
+            0 => true,
+            entries if entries > self.keys_count => false,
+            _ => db.get(&key)?.is_some_and(|value| *value == value_of(&key, self.seed)[..]),
         })
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Print each batch as one line of JSON.
     #[arg(long)]
     json: bool,
-    /// Continue until Ctrl-C.
+    /// Continue until Ctrl-C, which exits with 130 and prints the N to continue with.
     #[arg(long)]
     follow: bool,
 }
@@ -74,7 +74,11 @@ impl Args {
             out.flush()?;
             thread::sleep(INTERVAL);
         }
-        Ok(())
+        let done = since.map_or_else(
+            || "printed no changes".to_owned(),
+            |since| format!("printed changes up to {since}; continue with --since {since}"),
+        );
+        Err(Error::Interrupted { done })
     }
 
     /// Prints the next changes, until `is_ended` returns `true`.
@@ -84,7 +88,9 @@ impl Args {
         is_ended: impl Fn() -> bool,
         out: &mut dyn Write,
     ) -> Result<()> {
-        for batch in changes.take_while(|_| !is_ended()) {
+        while !is_ended()
+            && let Some(batch) = changes.next()
+        {
             let batch = batch?;
             if self.json {
                 writeln!(out, "{}", self.json_of(&batch))?;

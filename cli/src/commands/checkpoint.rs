@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use sievedb::text::bytes;
 
-use super::{Access, open_store};
+use super::{Access, check_content, open_store};
 use crate::{error::Result, interrupt, text::counted};
 
 /// Copies a store into a new directory, by hard links where possible.
@@ -23,6 +23,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let db = open_store(&self.store, Access::Read)?;
+        check_content(&self.dest)?;
         let dest = self.dest.display().to_string();
         interrupt::exit_with(move || {
             format!("no copy was written; delete {dest} if this command created it")

@@ -13,6 +13,7 @@ use crate::{
 /// Prints the steps of a lookup: memtables, candidate tables, filter results, block reads, answer.
 ///
 /// Exits with 0 if the key is present or absent, and with 2 if the lookup reads a damaged block.
+/// Does not read a value in a blob file, which may be damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

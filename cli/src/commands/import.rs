@@ -2,21 +2,26 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use sievedb::{Db, Durability, Keyspace, UnsortedIngestion};
+use sievedb::{
+    Db, Durability, Keyspace, UnsortedIngestion,
+    fs::{Fs as _, RealFs},
+};
 
-use super::{WriteArgs, with_room};
+use super::{LOST_AND_FOUND, WriteArgs, with_room};
 use crate::{
     bench::progress,
     error::{Error, Result},
     interrupt,
+    messages::message,
     records::{InputFormat, Record, RecordReader},
     text::{Notation, counted},
 };
@@ -25,7 +30,8 @@ use crate::{
 /// store if it does not exist.
 ///
 /// Each line is one entry: the key, a tab, the value. An entry replaces the value of a present key.
-/// Write a tab in a key or value as `\t`, and a carriage return at the end of a line as `\r`.
+/// Write a tab in a key or value as `\t`, and a carriage return at the end of a line as `\r`. The
+/// last line needs no newline: only `--format json` detects a truncated entry.
 ///
 /// Records of JSON and CSV may name their keyspace; others go to `--keyspace`.
 ///
@@ -73,7 +79,7 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let (db, keyspace) = self.keyspace.open_or_create()?;
         if self.ingest {
-            return self.ingest_all(&db, &keyspace, out);
+            return self.ingest(&db, &keyspace, out);
         }
         let counts = Arc::<Counts>::default();
         // Taken at the end: the handler's handle would keep the store open.
@@ -93,17 +99,34 @@ impl Args {
         let persisted = db.persist(Durability::Disk);
         // Not before: without a handle, the handler reports the entries as durable.
         held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        persisted?;
+        if let (Err(_), Err(error)) = (&stored, &persisted) {
+            let text = format!("sieve: earlier lines may not be durable: {}\n", message(error));
+            // If standard error is closed, the exit code still reports the failure.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
         stored?;
+        persisted?;
         writeln!(out, "{}", counts.text())?;
         Ok(())
     }
 
-    /// Sorts all records of standard input, and ingests them.
-    fn ingest_all(&self, db: &Db, keyspace: &Keyspace, out: &mut dyn Write) -> Result<()> {
-        let mut default_dir = self.keyspace.store().as_os_str().to_owned();
-        default_dir.push(".import");
-        let dir = self.temporary.clone().unwrap_or_else(|| default_dir.into());
+    /// Sorts all records of standard input in a directory, and ingests them.
+    fn ingest(&self, db: &Db, keyspace: &Keyspace, out: &mut dyn Write) -> Result<()> {
+        let dir = self.temporary.clone().map_or_else(|| default_dir(self.keyspace.store()), Ok)?;
+        check_empty(&dir)?;
+        let existed = dir.exists();
+        let ingested = self.ingest_all(db, keyspace, &dir, out);
+        remove_empty(&dir, existed);
+        ingested
+    }
+
+    fn ingest_all(
+        &self,
+        db: &Db,
+        keyspace: &Keyspace,
+        dir: &Path,
+        out: &mut dyn Write,
+    ) -> Result<()> {
         let shown = dir.display().to_string();
         let finished = Arc::<Mutex<Vec<String>>>::default();
         let so_far = Arc::clone(&finished);
@@ -127,7 +150,8 @@ impl Args {
                 None => {
                     let dir = dir.join(sorted.len().to_string());
                     let target = name.as_ref().map(|name| self.keyspace.named(db, name));
-                    let target = target.unwrap_or_else(|| Ok(keyspace.clone()))?;
+                    let target = target.unwrap_or_else(|| Ok(keyspace.clone()));
+                    let target = target.map_err(|source| Error::RefusedLine { number, source })?;
                     let ingestion = target.unsorted_ingestion(dir, memory_bytes)?;
                     sorted.entry(name).or_insert(ingestion)
                 }
@@ -164,7 +188,12 @@ impl Args {
                 None => keyspace,
                 Some(name) => match named.take_if(|(last, _)| last == name) {
                     Some(last) => &named.insert(last).1,
-                    None => &named.insert((name.clone(), self.keyspace.named(db, name)?)).1,
+                    None => {
+                        let opened = self.keyspace.named(db, name);
+                        let opened =
+                            opened.map_err(|source| Error::RefusedLine { number, source })?;
+                        &named.insert((name.clone(), opened)).1
+                    }
                 },
             };
             let is_stored = with_room(db, || match self.keys_only {
@@ -176,6 +205,46 @@ impl Args {
             count.fetch_add(1, Ordering::Release);
         }
         Ok(())
+    }
+}
+
+/// Returns the default directory for sorted entries, beside the store.
+fn default_dir(store: &Path) -> Result<PathBuf> {
+    let resolved = match store.file_name() {
+        Some(_) => store.to_owned(),
+        // `.` and `..` have no name to append to.
+        None => {
+            let io = |source| Error::Io { op: "resolve", path: store.to_owned(), source };
+            RealFs.resolve(store).map_err(io)?
+        }
+    };
+    let mut name = resolved.file_name().unwrap_or_default().to_owned();
+    name.push(".import");
+    Ok(resolved.with_file_name(name))
+}
+
+/// Refuses a directory with files or directories, which a message would advise to remove.
+fn check_empty(dir: &Path) -> Result<()> {
+    // If it cannot be listed, its use reports the error.
+    let names = dir.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
+    match names.into_iter().find(|name| name != LOST_AND_FOUND) {
+        Some(name) => {
+            let (path, name) = (dir.to_owned(), name.to_string_lossy().into_owned());
+            Err(sievedb::Error::DirectoryNotEmpty { path, name }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Removes the empty directories in `dir`, and `dir` itself unless it `existed`.
+fn remove_empty(dir: &Path, existed: bool) {
+    // What remains is harmless.
+    let entries = dir.read_dir().into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name() != LOST_AND_FOUND) {
+        let _ = fs::remove_dir(entry.path());
+    }
+    if !existed {
+        let _ = fs::remove_dir(dir);
     }
 }
 

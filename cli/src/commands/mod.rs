@@ -46,6 +46,9 @@ use crate::{
 /// Name of a file that every store has.
 const CURRENT: &str = "CURRENT";
 
+/// Directory that a new file system has.
+const LOST_AND_FOUND: &str = "lost+found";
+
 /// Access of a command to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
@@ -124,10 +127,10 @@ impl WriteArgs {
     }
 
     /// Opens another keyspace of the store. Creates it if the flag is set.
-    fn named(&self, db: &Db, name: &str) -> Result<Keyspace> {
+    fn named(&self, db: &Db, name: &str) -> sievedb::Result<Keyspace> {
         match self.create_keyspace {
-            true => Ok(db.keyspace(name)?),
-            false => find_keyspace(&self.keyspace.store, db, name, true),
+            true => db.keyspace(name),
+            false => db.open_keyspace(name),
         }
     }
 }
@@ -163,7 +166,8 @@ fn not_opened(path: &Path, error: sievedb::Error) -> Error {
     }
 }
 
-/// Refuses a new store among directories and names that are not UTF-8, which the engine ignores.
+/// Refuses a new store among directories and names that are not UTF-8, which the engine ignores,
+/// also when it looks for an empty directory.
 fn check_content(path: &Path) -> Result<()> {
     if path.join(CURRENT).exists() {
         return Ok(());
@@ -171,8 +175,7 @@ fn check_content(path: &Path) -> Result<()> {
     // If it cannot be listed, the open reports the error.
     for entry in path.read_dir().into_iter().flatten().flatten() {
         let name = entry.file_name();
-        // A new file system has the directory `lost+found`.
-        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != "lost+found";
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != LOST_AND_FOUND;
         if is_dir || name.to_str().is_none() {
             let name = name.to_string_lossy().into_owned();
             return Err(sievedb::Error::ForeignDirectory { path: path.to_owned(), name }.into());

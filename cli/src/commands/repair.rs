@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sievedb::{OlderValues, RepairReport, VerifyProblem};
 
-use super::options;
+use super::{check_content, options};
 use crate::{
     error::{Error, Result},
     interrupt,
@@ -41,8 +41,14 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let older = if self.keep_older { OlderValues::Keep } else { OlderValues::LeaveOut };
+        check_content(&self.into)?;
         let new = self.into.display().to_string();
-        interrupt::exit_with(move || format!("{new} is incomplete; delete it, then repair again"));
+        interrupt::exit_with(move || {
+            format!(
+                "no complete store was written; delete {new} if this command created it, then \
+                 repair again"
+            )
+        });
         let report = options().repair(&self.store, &self.into, older)?;
         let written = match self.json {
             true => writeln!(out, "{}", self.json_of(&report)),

@@ -31,7 +31,7 @@ const STATS: &str = "STATS";
 pub(crate) struct Args {
     /// Directory of the store.
     store: PathBuf,
-    /// Print JSON, with the field names of the library.
+    /// Print JSON, with the field names of the library. Fields that the file STATS lacks are null.
     #[arg(long)]
     json: bool,
     /// Print the activity of a store that another process has open, at this interval, such as
@@ -50,7 +50,8 @@ pub(crate) struct Args {
     )]
     watch: Option<u64>,
     /// Exit after printing this many times.
-    #[arg(long, value_name = "COUNT", requires = "watch")]
+    #[arg(long, value_name = "COUNT", requires = "watch",
+          value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
@@ -70,6 +71,12 @@ impl Args {
         };
         if self.json {
             let mut json = json(&stats);
+            if is_open {
+                // Not in the file STATS.
+                for field in ["keyspaces", "quarantined", "opening"] {
+                    json[field] = Value::Null;
+                }
+            }
             json["stats_file_age_seconds"] = written_ago.map(|ago| ago.as_secs_f64()).into();
             writeln!(out, "{json:#}")?;
         } else {
@@ -96,9 +103,13 @@ impl Args {
         while left > 0 {
             left -= 1;
             thread::sleep(interval);
-            let now = load(&self.store)?;
+            let now = match load(&self.store) {
+                // An open removes the file, and writes it once it has read the store.
+                Err(Error::NoStatsFile { .. }) if is_open(&self.store) => last.clone(),
+                now => now?,
+            };
             writeln!(out)?;
-            if now.open_for < last.open_for {
+            if now.opened_ms != last.opened_ms {
                 writeln!(out, "the store was reopened:\n{now}")?;
             } else if now.open_for == last.open_for && !is_open(&self.store) {
                 writeln!(out, "the store is closed")?;

@@ -173,7 +173,7 @@ impl<R: Read> Rows<R> {
             return Ok(None);
         }
         let field = |at: usize| row.get(at).unwrap_or_default().to_owned();
-        let keyspace = columns.keyspace.map(field);
+        let keyspace = columns.keyspace.map(field).filter(|name| !name.is_empty());
         let number = row.position().map_or(0, csv::Position::line);
         Ok(Some((
             number,

@@ -40,6 +40,51 @@ fn bench_misses_promises_hold() {
     assert_eq!(page.matches("://").count(), page.matches("http://www.w3.org/2000/svg").count());
 }
 
+/// A store that another run filled is named, instead of a wrong result.
+#[test]
+fn reads_refuse_the_store_of_another_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "reads", "--lookups", "10", "--rounds", "1", "--read-mode", "pread"];
+    let run = |last: &[&str]| {
+        let end = sieve(&[&args[..], &["--dir", text(dir.path())], last].concat());
+        (end.status.code(), String::from_utf8_lossy(&end.stderr).into_owned())
+    };
+    assert_eq!(run(&["--keys-count", "20000"]).0, Some(0));
+    for other in [&["--keys-count", "10000"][..], &["--keys-count", "20000", "--seed", "2"]] {
+        let (code, errors) = run(other);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains("already exists, perhaps from an earlier run"), "{errors}");
+    }
+    assert_eq!(run(&["--keys-count", "20000"]).0, Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupt_removes_the_temporary_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sieve = std::process::Command::new(env!("CARGO_BIN_EXE_sieve"))
+        .args(["bench", "open", "--tables", "100000"])
+        .env("TMPDIR", dir.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let has_store = || {
+        let mut entries = dir.path().read_dir().unwrap();
+        entries.any(|entry| entry.unwrap().path().join("open/CURRENT").exists())
+    };
+    while !has_store() {
+        assert_eq!(sieve.try_wait().unwrap(), None, "it takes hours");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let sent = std::process::Command::new("kill").args(["-INT", &sieve.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let end = sieve.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&end.stderr);
+    assert_eq!(end.status.code(), Some(130), "{errors}");
+    assert!(errors.contains("the temporary directory was removed"), "{errors}");
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+}
+
 #[test]
 fn broken_promise_fails_the_run() {
     let dir = tempfile::tempdir().unwrap();

@@ -84,6 +84,33 @@ fn changes_are_followed_beside_a_writer() {
     sieve.wait().expect("it was started");
 }
 
+/// Exits with 130, as other interrupted commands do, and names the position.
+#[cfg(unix)]
+#[test]
+fn interrupt_ends_following() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().to_str().expect("text");
+    let options = Options::new().retain_changes(ChangeRetention::bytes(1 << 20));
+    let db = options.open(path).expect("a new store");
+    let since = db.snapshot().sequence();
+    db.insert("key", "1").expect("there is room");
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"))
+        .args(["changes", path, "--follow", "--since", &since.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built");
+    let mut lines = BufReader::new(sieve.stdout.take().expect("piped")).lines();
+    lines.next().expect("it prints").expect("text");
+    let sent = Command::new("kill").args(["-INT", &sieve.id().to_string()]).status();
+    assert!(sent.expect("it is installed").success());
+    let end = sieve.wait_with_output().expect("it was started");
+    let errors = String::from_utf8(end.stderr).expect("text");
+    assert_eq!(end.status.code(), Some(130), "{errors}");
+    let next = db.snapshot().sequence();
+    assert!(errors.contains(&format!("continue with --since {next}\n")), "{errors}");
+}
+
 /// Ctrl-C twice ends a command that is blocked by its output.
 #[cfg(unix)]
 #[test]

@@ -142,6 +142,56 @@ fn import_sorts_and_ingests() {
     assert_eq!(output(&["scan", store, "--keyspace", "other"]), "z\t1\n");
     let end = sieve_reading(&[&import[..], &["--keys-only"]].concat(), b"x\n");
     assert!(!end.status.success(), "{end:?}");
+    assert_eq!(dir.path().read_dir().unwrap().count(), 1, "sorted entries are removed");
+}
+
+/// The default directory for sorted entries is beside the store, and its user's is empty.
+#[test]
+fn sorted_entries_are_outside_of_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    output(&["put", text(&store), "a", "1"]);
+    // Sorting needs the directory `store.import`, which cannot be created.
+    #[expect(clippy::disallowed_methods, reason = "makes a file that is not of a store")]
+    std::fs::write(dir.path().join("store.import"), "").unwrap();
+    for path in ["store/", "store/.", "store/../store/"] {
+        let import = ["import", text(&dir.path().join(path)), "--ingest"].map(str::to_owned);
+        let end = sieve_reading(&import.each_ref().map(String::as_str), b"b\t1\n");
+        let errors = String::from_utf8_lossy(&end.stderr).into_owned();
+        assert_eq!(end.status.code(), Some(2), "{path}: {errors}");
+        assert!(errors.contains("store.import"), "{path}: {errors}");
+    }
+    let full = dir.path().join("full");
+    #[expect(clippy::disallowed_methods, reason = "makes a directory that is not a store")]
+    std::fs::create_dir_all(full.join("work")).unwrap();
+    let import = ["import", text(&store), "--ingest", "--temporary", text(&full)];
+    let end = sieve_reading(&import, b"b\t1\n");
+    let errors = String::from_utf8_lossy(&end.stderr);
+    assert!(errors.contains("is not empty: it contains \"work\""), "{errors}");
+    assert!(full.join("work").exists());
+}
+
+/// An import that fails with the store names the line.
+#[test]
+fn import_names_the_line_that_a_full_device_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let lines: String = (0..3_000).map(|n| format!("{n}\t{}\n", "v".repeat(1_000))).collect();
+    // Ignores the signal, so that writes above the limit fail.
+    let limited = "trap '' XFSZ; ulimit -f 1000; exec \"$0\" import \"$1\"";
+    let mut sieve = Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_sieve"), text(&store)])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The process may exit before it has read all input.
+    let _ = std::io::Write::write_all(&mut sieve.stdin.take().unwrap(), lines.as_bytes());
+    let end = sieve.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&end.stderr);
+    assert_eq!(end.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("cannot store line "), "{errors}");
+    assert!(errors.contains("earlier lines may not be durable: "), "{errors}");
 }
 
 #[test]

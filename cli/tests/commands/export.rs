@@ -107,12 +107,13 @@ fn records_of_one_keyspace_go_to_another() {
 fn records_that_are_no_entries_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
-    let cases: [(&str, &[u8], &str); 11] = [
+    let cases: [(&str, &[u8], &str); 12] = [
         ("json", b"{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"a\"}\n", "line 2"),
         ("json", b"{\"key\":\"a\",\"value\":1}\n", "line 1"),
         ("json", b"{\"key\":\"a\",\"value\":\"1\",\"ttl\":1}\n", "unknown field `ttl`"),
         ("json", b"\n", "line 1"),
         ("json", b"{\"key\":\"\\\\q\",\"value\":\"1\"}\n", "line 1"),
+        ("json", b"{\"keyspace\":\"no\",\"key\":\"\",\"value\":\"\"}\n", "cannot store line 1;"),
         ("json", b"{\"keyspace\":\"no\",\"key\":\"\",\"value\":\"\"}\n", "no keyspace \"no\""),
         ("csv", b"a,b\n1,2\n", "name the columns"),
         ("csv", b"key,value,ttl\n1,2,3\n", "name the columns"),
@@ -130,6 +131,17 @@ fn records_that_are_no_entries_are_refused() {
         output(&["scan", text(&store)]),
         "a\t1\n1\t2\n".split_inclusive('\n').rev().collect::<String>()
     );
+}
+
+/// They go to the keyspace of the command, as records of JSON without a name do.
+#[test]
+fn rows_without_a_keyspace_are_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let rows = b"keyspace,key,value\n,a,1\ndefault,b,2\n";
+    let end = sieve_reading(&["import", text(&store), "--format", "csv"], rows);
+    assert!(end.status.success(), "{end:?}");
+    assert_eq!(output(&["scan", text(&store)]), "a\t1\nb\t2\n");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Commands that inspect a store: `explain`, `stats`, `dump`.
 
 use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -67,6 +69,11 @@ fn stats_watch_reads_an_open_store() {
         // Prints totals first, then the changes of one interval.
         let watched = sieve(&["stats", store, "--watch=1", "--count", "2"]);
         let now = sieve(&["stats", store]);
+        let json: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+        for field in ["keyspaces", "quarantined", "opening"] {
+            assert!(json[field].is_null(), "{field} is not in the file: {json}");
+        }
+        assert!(json["writes"].is_object() && json["read_only"].is_null(), "{json}");
         stop.store(true, Relaxed);
         let (out, err) =
             (String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&watched.stderr));
@@ -98,6 +105,41 @@ fn stats_watch_reads_an_open_store() {
     );
     assert!(last.contains("lookups: "), "a closed store prints its last statistics: {last}");
     assert!(last.ends_with("\nthe store is closed\n"), "{last}");
+}
+
+/// Also if the store has been open for longer than at the last look.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "replaces the file as another open would")]
+fn stats_watch_reports_that_the_store_was_reopened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    // Writes the file at the open only.
+    let db = Options::new().stats_file_interval(Duration::from_secs(100_000)).open(&path).unwrap();
+    let file = path.join("STATS");
+    let first = std::fs::read_to_string(&file).unwrap();
+    let edited = first.lines().map(|line| match line.split_once(' ') {
+        Some(("open_us", _)) => "open_us 1000000000\n".to_owned(),
+        Some(("opened_ms", ms)) => format!("opened_ms {}\n", ms.parse::<u64>().unwrap() + 1),
+        _ => format!("{line}\n"),
+    });
+    let second: String = edited.collect();
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"))
+        .args(["stats", text(&path), "--watch=1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(sieve.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "since the store was opened:");
+    // As an open does.
+    std::fs::remove_file(&file).unwrap();
+    assert!(lines.any(|line| line == "no new statistics were written"));
+    std::fs::write(path.join("STATS.new"), second).unwrap();
+    std::fs::rename(path.join("STATS.new"), &file).unwrap();
+    let changed = lines.find(|line| !line.is_empty() && line != "no new statistics were written");
+    assert_eq!(changed.unwrap(), "the store was reopened:");
+    sieve.kill().unwrap();
+    sieve.wait().unwrap();
+    drop(db);
 }
 
 #[test]

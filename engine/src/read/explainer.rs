@@ -20,6 +20,7 @@ use crate::{
     resolve::{self, Version},
     stats::ThreadCounters,
     table::TableFilters,
+    table::blobs::Blob,
     table::filters::with_cause,
 };
 
@@ -65,6 +66,11 @@ impl Observer<u64> for StepRecorder {
 
     fn value_in_memtable(&mut self, value: &[u8]) -> u64 {
         value.len() as u64
+    }
+
+    /// Does not read the value: a damaged one would end the lookup without its steps.
+    fn value_in_blob_file(&mut self, blob: Blob) -> Result<u64> {
+        Ok(blob.value_bytes())
     }
 
     fn value_in_block(&mut self, value: &ValueRef<'_>) -> u64 {

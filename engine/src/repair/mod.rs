@@ -118,12 +118,12 @@ impl Options {
         let (shared_fs, folder, to) = (files.logical(), from.as_ref(), to.as_ref());
         let fs = &*shared_fs;
         check_apart(fs, folder, to)?;
+        check_empty(fs, to)?;
         check_traces(fs, folder)?;
         files.check(folder).map_err(|(path, error)| Error::io("open", path, error))?;
         let _lock = lock_to_read(fs, folder)?;
         let names = list(fs, folder)?;
         let State { loaded, rebuilt, current, lost } = read_state(&shared_fs, folder, &names)?;
-        check_empty(fs, to)?;
         unfinished::mark(fs, to)?;
         let options = Self { is_repair: true, ..self.clone() };
         let db = options.read_only(false).create_if_missing(true).open(to)?;

@@ -47,8 +47,8 @@ impl Stats {
     /// Returns the other figures outside of levels, by name.
     pub(super) fn held_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         named! {
-            "" self => last_sequence log_segments log_bytes retained_log_bytes write_delay_us snapshots
-                oldest_snapshot_us tables_quarantined tables_with_unusable_filters
+            "" self => opened_ms last_sequence log_segments log_bytes retained_log_bytes
+                write_delay_us snapshots oldest_snapshot_us tables_quarantined tables_with_unusable_filters
                 filters_not_whole compaction_bytes_refused;
             "memory." self.memory => budget_bytes memtable_bytes memtable_bytes_max filter_bytes
                 filter_bytes_max index_bytes bookkeeping_bytes writing_bytes writing_bytes_max

@@ -1,9 +1,9 @@
 //! The file `STATS`: the statistics of a store for other processes.
 //!
-//! Lines of a name, a space and a number; the first names the format, the last is `end`. An unknown
-//! name is ignored, and a missing one is 0. Nothing depends on the file: it is never synced, and
-//! after a crash it may be missing, empty or truncated. An open store is locked, so other
-//! processes, such as `sieve stats`, have no other source.
+//! Lines of a name, a space and a number, or for `read_only` a text; the first names the format,
+//! the last is `end`. An unknown name is ignored, and a missing one is 0. Nothing depends on the
+//! file: it is never synced, and after a crash it may be missing, empty or truncated. An open store
+//! is locked, so other processes, such as `sieve stats`, have no other source.
 //!
 //! | name               | what it is                                                              |
 //! |--------------------|-------------------------------------------------------------------------|
@@ -13,6 +13,7 @@
 //! | `memory.budget_source` | the place in [`BudgetSource::ALL`]                                  |
 //! | `moves.FIELD`      | a field of [`MemoryMoves`](super::MemoryMoves), or of one of its parts  |
 //! | `writes.FIELD`     | a field of [`WriteStats`](super::WriteStats)                            |
+//! | `read_only`        | [`Stats::read_only`], only if the store became read-only                |
 //! | others             | the field of [`Stats`] or of one of its parts with this name            |
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, str::FromStr, time::Duration};
@@ -25,11 +26,13 @@ use crate::{Error, Result, file_name::FileName, fs::Fs, level_count::LEVELS};
 const FIRST_LINE: &str = "sievedb statistics 1";
 const LAST_LINE: &str = "end";
 const BUDGET_SOURCE: &str = "memory.budget_source";
+const READ_ONLY: &str = "read_only";
+const CHANGES_KEPT_AFTER: &str = "changes_kept_after";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the statistics that the store in `dir` wrote last, without its lock: see
 /// [`Options::stats_file_interval`](crate::Options::stats_file_interval). Returns `None` if there
-/// are none. Keyspaces, the cause of being read-only and the duration of opening are not included.
+/// are none. Keyspaces, quarantined tables and the duration of opening are not included.
 ///
 /// # Errors
 ///
@@ -64,6 +67,12 @@ pub(crate) fn encode(stats: &Stats) -> String {
         let place = BudgetSource::ALL.iter().position(|&known| known == source);
         line(BUDGET_SOURCE, &place.expect("it lists all"));
     }
+    if let Some(cause) = &stats.read_only {
+        line(READ_ONLY, &cause.replace(['\n', '\r'], " "));
+    }
+    if let Some(after) = &stats.changes_kept_after {
+        line(CHANGES_KEPT_AFTER, after);
+    }
     for of in [Stats::held_mut, Stats::counted_mut] {
         for (name, number) in of(&mut stats) {
             line(name, number);
@@ -92,9 +101,13 @@ fn decode(text: &str) -> Option<Stats> {
     let mut stats = Stats {
         open_for: Duration::from_micros(numbers.get("open_us")?),
         false_positives_planned: numbers.get("false_positives_planned")?,
+        read_only: numbers.0.get(READ_ONLY).map(|&cause| cause.to_owned()),
         levels: vec![LevelStats::default(); LEVELS],
         ..Stats::default()
     };
+    if numbers.0.contains_key(CHANGES_KEPT_AFTER) {
+        stats.changes_kept_after = Some(numbers.get(CHANGES_KEPT_AFTER)?);
+    }
     if let Some(place) = numbers.0.get(BUDGET_SOURCE) {
         let place: usize = place.parse().ok()?;
         stats.memory.budget_source = BudgetSource::ALL.get(place).copied();
@@ -152,6 +165,8 @@ mod tests {
             level.false_positives_expected = 0.1 + level.runs as f64;
         }
         stats.memory.budget_source = Some(BudgetSource::ControlGroup);
+        stats.read_only = Some("cannot sync a b.log: I/O error".to_owned());
+        stats.changes_kept_after = Some(0);
         stats
     }
 
@@ -160,6 +175,9 @@ mod tests {
         let stats = sample();
         let text = encode(&stats);
         assert_eq!(format!("{:?}", decode(&text).unwrap()), format!("{stats:?}"));
+        let lines = Stats { read_only: Some("cannot sync a\nb".to_owned()), ..sample() };
+        let read = decode(&encode(&lines)).unwrap();
+        assert_eq!(read.read_only.as_deref(), Some("cannot sync a b"));
         let names: BTreeSet<_> = text.lines().filter_map(|line| line.split_once(' ')).collect();
         assert_eq!(names.len(), text.lines().count() - 1, "a name stands twice:\n{text}");
     }

@@ -4,7 +4,8 @@
 ///
 /// A candidate is a table whose bounds contain the key of a lookup. `candidates` is the sum of
 /// `filter_negatives`, `true_positives` and `false_positives`; a table without a usable filter
-/// counts as a positive. Positive probes of [`may_contain`](crate::Keyspace::may_contain) are not
+/// counts as a positive. A table that cannot be read counts in neither, but its filter is counted.
+/// Positive probes of [`may_contain`](crate::Keyspace::may_contain) are not
 /// counted, because it is unknown whether they are true.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

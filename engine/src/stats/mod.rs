@@ -34,6 +34,9 @@ use crate::{KeyspaceOptions, QuarantinedTable};
 pub struct Stats {
     /// Time since the store was opened, by its clock.
     pub open_for: Duration,
+    /// Time at which the store was opened, by the store clock, in milliseconds. Differs after each
+    /// open.
+    pub opened_ms: u64,
     /// Newest visible sequence number.
     pub last_sequence: u64,
     /// Point lookups, all keyspaces.
@@ -77,8 +80,9 @@ pub struct Stats {
     pub write_delay_us: u64,
     /// Number of open [snapshots](crate::Db::snapshot).
     pub snapshots: u64,
-    /// Age of the oldest state held by snapshots, in microseconds; 0 without snapshots. Compactions
-    /// keep the versions visible to it.
+    /// Time since the oldest open snapshot was opened, in microseconds; 0 without snapshots. A
+    /// snapshot at the sequence number of another one has the age of that one. Compactions keep the
+    /// versions visible to snapshots.
     pub oldest_snapshot_us: u64,
     /// Least input of compactions that wait until the disk has space, in bytes; 0 if none waits.
     pub compaction_bytes_refused: u64,

@@ -28,7 +28,6 @@ use crate::{
     store::read_only,
     store::recovery::{self, Beginning},
     store::scheduler::Scheduler,
-    store::store_thread::StoreThread,
     store::stream_slots::StreamSlots,
     store::threads::Threads,
     store::versions::Versions,
@@ -282,8 +281,12 @@ impl OpenStore {
         let closed = if store.options.read_only {
             Ok(())
         } else {
-            store.versions.check_writable().and_then(|()| store.write_end(stats_writer))
+            store.versions.check_writable().and_then(|()| store.write_end())
         };
+        if let Some(writer) = stats_writer {
+            drop(writer);
+            store.write_stats_file();
+        }
         store.writer.end_waits(&closed);
         store.versions.close(closed.is_ok() && !store.options.read_only);
         store.gate.close();
@@ -335,12 +338,8 @@ impl Store {
     }
 
     /// Writes the end of the log and the last statistics, and unlinks obsolete files.
-    fn write_end(&self, stats_writer: Option<StoreThread>) -> Result<()> {
+    fn write_end(&self) -> Result<()> {
         let closed = self.close().and_then(|()| self.versions.check_writable());
-        if let Some(writer) = stats_writer {
-            drop(writer);
-            self.write_stats_file();
-        }
         self.values.close();
         self.unlink_last();
         closed

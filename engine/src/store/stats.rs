@@ -23,6 +23,7 @@ impl Store {
         let trees: Vec<_> = self.versions.trees().values().cloned().collect();
         let mut stats = Stats {
             open_for: now.saturating_sub(self.versions.clock().opened_at()),
+            opened_ms: self.versions.clock().opened_ms(),
             last_sequence: self.writer.visible(),
             lookups: counters.lookups(),
             writes: counters.writes(),

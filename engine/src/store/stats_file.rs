@@ -6,12 +6,10 @@ use super::Store;
 use crate::{file_name::FileName, fs::existing, stats::file};
 
 impl Store {
-    /// Replaces the file `STATS`. A failure is harmless: the next interval retries. A read-only
-    /// store writes nothing.
+    /// Replaces the file `STATS`. A failure is harmless: the next interval retries. Also of a store
+    /// that became read-only, so that the file reports it.
     pub(super) fn write_stats_file(&self) {
-        if self.versions.check_writable().is_ok() {
-            let _ = self.try_write_stats_file();
-        }
+        let _ = self.try_write_stats_file();
     }
 
     fn try_write_stats_file(&self) -> io::Result<()> {

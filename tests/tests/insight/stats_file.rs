@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc, thread, time::Duration};
 
-use sievedb::{Db, Stats, fs::Fs as _, stats::read_stats_file};
-use sievedb_doubles::{Loss, MemoryFs};
+use sievedb::{Db, Durability, Stats, fs::Fs as _, stats::read_stats_file};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::settings::STORE_DIR;
 
 use super::{KEYS, fill, grown, key, options};
@@ -66,6 +66,29 @@ fn stats_file_is_updated_while_the_store_is_open() {
     // No temporary file of a write in flight.
     drop(db);
     assert_eq!(names(&fs), ["STATS"]);
+}
+
+/// While the store is open, and after it is closed.
+#[test]
+fn stats_file_reports_that_the_store_became_read_only() {
+    for interval in [NEVER, Duration::from_millis(10)] {
+        let fs = Arc::new(MemoryFs::new());
+        let faults = Arc::new(FaultFs::new(fs.clone()));
+        let options = options(faults.clone()).stats_file_interval(interval);
+        let db = options.open(STORE_DIR).unwrap();
+        assert_eq!(read(&fs).unwrap().read_only, None);
+        faults.inject(Fault::new(5, Times::ForGood).calls(&[Call::SyncData]));
+        db.insert(key(1), "1").unwrap();
+        db.persist(Durability::Disk).unwrap_err();
+        let cause = db.stats().read_only;
+        assert!(cause.is_some());
+        // Slow machines need several writes.
+        while interval != NEVER && read(&fs).unwrap().read_only.is_none() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(db);
+        assert_eq!(read(&fs).unwrap().read_only, cause);
+    }
 }
 
 /// After any crash the store opens. The file is whole, truncated or missing before, and missing or
