@@ -43,13 +43,14 @@ pub enum Error {
         /// The index of the last entry in the state machine.
         applied: Option<u64>,
     },
-    /// Another line of openraft has written the store. Contains its name, such as `0.9`.
-    Line(String),
-    /// The store has a log and a state machine that are in use: drop all of their handles first.
+    /// Another release series of openraft has written the store. Contains its name, such as `0.9`.
+    ReleaseSeries(String),
+    /// The log and the state machine of this [`Db`](sievedb::Db) are in use: drop all of their
+    /// handles first.
     InUse,
     /// Another store uses the directory of snapshots: choose one for each store.
     DirectoryInUse(PathBuf),
-    /// An entry that is applied already was to be applied again.
+    /// openraft passed an entry that is already applied.
     AlreadyApplied {
         /// The index of the entry.
         index: u64,
@@ -75,7 +76,7 @@ impl fmt::Display for Error {
             Self::Encoding(_) => f.write_str("a record of the log or a snapshot is damaged"),
             Self::Entry { index, .. } => {
                 write!(f, "postcard cannot encode and decode entry {index}; ")?;
-                f.write_str("change the type of requests")
+                f.write_str("use a request type that Application::Request permits")
             }
             Self::Io { path, .. } => {
                 write!(f, "cannot use {}; check its permissions and free space", path.display())
@@ -84,10 +85,12 @@ impl fmt::Display for Error {
             Self::Snapshot(what) => write!(f, "snapshot refused: {what}"),
             Self::Incomplete { purged, applied } => {
                 let next = applied.map_or(0, |applied| applied + 1);
-                write!(f, "the entries from {next} to {purged} are lost; add a new node instead")
+                write!(f, "the entries from {next} to {purged} are lost; ")?;
+                f.write_str("remove this node, and add a new one")
             }
-            Self::Line(line) => {
-                write!(f, "openraft {line} has written the log; open it with that line")
+            Self::ReleaseSeries(series) => {
+                write!(f, "the log was written by openraft {series}; ")?;
+                f.write_str("open it with that release series")
             }
             Self::InUse => {
                 f.write_str("the log of the store is in use; drop its handles, also those of Raft")
@@ -99,9 +102,7 @@ impl fmt::Display for Error {
             Self::AlreadyApplied { index, applied } => {
                 write!(f, "cannot apply entry {index}: the entries up to {applied} are applied")
             }
-            Self::Panicked(message) => {
-                write!(f, "the thread of a snapshot has panicked: {message}")
-            }
+            Self::Panicked(message) => write!(f, "snapshot thread panicked: {message}"),
         }
     }
 }
@@ -114,7 +115,7 @@ impl error::Error for Error {
             Self::Io { source, .. } | Self::Thread(source) => Some(source),
             Self::Snapshot(_)
             | Self::Incomplete { .. }
-            | Self::Line(_)
+            | Self::ReleaseSeries(_)
             | Self::InUse
             | Self::DirectoryInUse(_)
             | Self::AlreadyApplied { .. }

@@ -2,10 +2,11 @@
 //! store.
 //!
 //! Raft (Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm*, 2014) keeps a
-//! log, a vote and a state machine. [`open`] returns log and vote as a [`LogStore`], and the state
-//! machine as a [`StateMachine`], which calls your [`Application`] for each entry.
+//! log, a vote and a state machine. `open` returns log and vote as a [`LogStore`], and the state
+//! machine as a [`StateMachine`], which calls your [`Application`] for each entry. For openraft
+//! 0.10, call `open_0_10` of [`Options`].
 //!
-//! * **One order.** Log, vote and state are in one store, so a prefix of all writes survives a
+//! * **Write order.** Log, vote and state are in one store, so a prefix of all writes survives a
 //!   crash. The state machine is never ahead of the log, and no entry is purged that the state
 //!   machine has lost.
 //! * **Durability.** Entries and votes are synced before openraft is notified. With openraft 0.10,
@@ -14,21 +15,22 @@
 //!   again.
 //! * **Snapshots** are checkpoints: hard links to tables with their filters, and a copy of the log.
 //!   They are sent file by file, in parts. Every block is verified before a snapshot replaces the
-//!   state of a node. openraft begins each transfer at the first byte. [`send_snapshot`] and
-//!   [`SnapshotReceiver`] continue an interrupted one, unless the receiver was restarted.
+//!   state of a node. openraft begins each transfer at the first byte. [`SnapshotParts`] and
+//!   [`SnapshotReceiver`] continue an interrupted one, unless the receiver was restarted. With
+//!   openraft 0.9, `send_snapshot` calls them.
 //! * **Timeouts.** The transfer of the last part returns when the snapshot is installed: set
 //!   `install_snapshot_timeout` of openraft above that time. Its default of 200 ms is too short for
-//!   nearly every state: the leader then sends the snapshot again, as a whole without
-//!   [`send_snapshot`].
+//!   nearly every state: the leader then sends the snapshot again; without `send_snapshot`, from
+//!   the first byte.
 //! * **Disk space.** A receiver needs space for its own state and twice the snapshot. The bytes of
 //!   an aborted transfer stay until the next one, or until the process ends. The current snapshot
 //!   keeps tables that compaction has replaced until the next one is built: an idle node may use
 //!   twice the space of its state, and that of a copy of its log.
 //! * **Errors.** openraft stops a node after any error of the storage, also if only a snapshot
 //!   failed, as on a full disk. Fix the cause, then restart the process.
-//! * **Lines.** The feature `openraft-0-9`, the default, supports openraft 0.9. `openraft-0-10`
-//!   adds the module `v0_10` for the pre-release of 0.10. A store records its line, and refuses the
-//!   other.
+//! * **Release series.** The feature `openraft-0-9`, the default, supports openraft 0.9.
+//!   `openraft-0-10` adds `Options::open_0_10` and the module `v0_10` for the pre-release of 0.10.
+//!   A store records the series that created it. Opening it with the other one fails.
 //! * **Encoding.** Log and snapshots contain entries as encoded by postcard, which limits the types
 //!   of requests and their changes: see [`Application::Request`].
 //! * **Reads.** [`Reads`] reads the state without openraft, and never a partially installed
@@ -38,11 +40,11 @@
 //! * **Threads.** Snapshots are built and installed on separate threads. Other calls block the
 //!   calling task, as those of [`sievedb`] do: with openraft 0.9 also for the sync of an append.
 //!   Applying entries may wait for background work: run openraft on at least two worker threads.
-//!   [`open`] completes an interrupted installation before it returns.
+//!   Opening the log completes an interrupted installation.
 //! * **Memory.** Building, checking or installing a snapshot takes 8 MiB and the memory of its log
-//!   entries. Applying takes 4 MiB and an entry for writes. With openraft 0.10 it also takes that
-//!   for decoded entries; openraft 0.9 passes up to 64 entries at once. The memory budget of the
-//!   store does not include these. A [memory pool](sievedb::MemoryPool) includes the snapshots.
+//!   entries. Writes of applied entries take 4 MiB and an entry. With 0.10, decoded entries take
+//!   another 4 MiB and an entry; openraft 0.9 passes up to 64 entries at once. The store's budget
+//!   excludes all of this. A [memory pool](sievedb::MemoryPool) includes the snapshots.
 //!
 //! ```
 //! use openraft::BasicNode;
@@ -96,7 +98,6 @@ mod application;
 mod claim;
 mod commit_limit;
 mod error;
-mod line;
 mod log_store;
 mod on_thread;
 mod options;
@@ -104,6 +105,7 @@ mod planted;
 mod purge;
 mod reads;
 mod record;
+mod series;
 mod snapshot;
 mod state_machine;
 #[cfg(feature = "openraft-0-9")]

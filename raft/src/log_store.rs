@@ -22,9 +22,9 @@ use crate::{
     PlantedBug, Result,
     claim::Claim,
     commit_limit::CommitLimit,
-    line::Line,
     purge::PostponedPurge,
     record::{COMMITTED, PURGED, Records, VOTE, encode, encode_entry, entry_key, entry_keys},
+    series::Series,
 };
 
 /// Length at which a read for replication ends, in bytes of entries.
@@ -74,11 +74,11 @@ impl<C> LogStore<C> {
     }
 
     /// Reads the entries in `range`, until they have more than `bytes_max` bytes.
-    pub(crate) fn entries<L: Line>(
+    pub(crate) fn entries<S: Series>(
         &self,
         range: &impl RangeBounds<u64>,
         bytes_max: usize,
-    ) -> Result<Vec<L::Entry>> {
+    ) -> Result<Vec<S::Entry>> {
         let mut found = Vec::new();
         let mut bytes = 0;
         let hidden = self.records.postponed_purge().as_ref().map(PostponedPurge::last_key);
@@ -96,18 +96,18 @@ impl<C> LogStore<C> {
     }
 
     /// Returns the ids of the last purged entry and of the last entry.
-    pub(crate) fn last_ids<L: Line>(&self) -> Result<[Option<L::LogId>; 2]> {
+    pub(crate) fn last_ids<S: Series>(&self) -> Result<[Option<S::LogId>; 2]> {
         let postponed = self.records.postponed_purge().clone();
         let purged = match &postponed {
-            Some(purge) => Some(purge.log_id::<L>()?),
-            None => self.records.read::<L::LogId>(PURGED)?,
+            Some(purge) => Some(purge.log_id::<S>()?),
+            None => self.records.read::<S::LogId>(PURGED)?,
         };
         let mut entries = self.records.keyspace.range(entry_keys(&..));
         let last = entries.next_back_ref()?;
         let hidden = postponed.as_ref().map(PostponedPurge::last_key);
         let last = match last.filter(|entry| hidden.is_none_or(|last| entry.key() > &last[..])) {
             Some(entry) => {
-                Some(L::log_id(&postcard::from_bytes::<L::Entry>(entry.value())?).clone())
+                Some(S::log_id(&postcard::from_bytes::<S::Entry>(entry.value())?).clone())
             }
             None => purged.clone(),
         };
@@ -156,22 +156,22 @@ impl<C> LogStore<C> {
     /// Appends entries. They are in the log when the call returns, and synced when the future
     /// resolves.
     #[cfg(feature = "openraft-0-10")]
-    pub(crate) async fn append_entries<L: Line>(
+    pub(crate) async fn append_entries<S: Series>(
         &self,
-        entries: impl IntoIterator<Item = L::Entry>,
+        entries: impl IntoIterator<Item = S::Entry>,
     ) -> Result<CommitFuture> {
-        let mut batch = self.last_entries::<L>(entries).await?;
+        let mut batch = self.last_entries::<S>(entries).await?;
         commit(&mut batch, self.durability(PlantedBug::UnsyncedEntries)).await
     }
 
     /// Appends entries, and syncs them on the calling thread. A caller that waits for each append
     /// saves two switches of threads for it.
     #[cfg(feature = "openraft-0-9")]
-    pub(crate) async fn append_synced<L: Line>(
+    pub(crate) async fn append_synced<S: Series>(
         &mut self,
-        entries: impl IntoIterator<Item = L::Entry>,
+        entries: impl IntoIterator<Item = S::Entry>,
     ) -> Result<()> {
-        let mut batch = self.last_entries::<L>(entries).await?;
+        let mut batch = self.last_entries::<S>(entries).await?;
         let durability = self.durability(PlantedBug::UnsyncedEntries);
         commit_inline(&mut batch, durability).await?;
         // Not before the commit, which another call would then precede.
@@ -183,14 +183,14 @@ impl<C> LogStore<C> {
     ///
     /// Many bytes are appended by several commits, of which only the last one is synced: it syncs
     /// those before it. A crash may leave the first entries.
-    async fn last_entries<L: Line>(
+    async fn last_entries<S: Series>(
         &self,
-        entries: impl IntoIterator<Item = L::Entry>,
+        entries: impl IntoIterator<Item = S::Entry>,
     ) -> Result<Batch> {
         let limit = CommitLimit::default();
         let mut batch = self.records.db.batch();
         for entry in entries {
-            let index = L::index(L::log_id(&entry));
+            let index = S::index(S::log_id(&entry));
             let (key, value) = (entry_key(index), encode_entry(index, &entry)?);
             if limit.is_exceeded_by(batch.bytes() + value.len() as u64, &self.records.db) {
                 drop(commit(&mut batch, Durability::Memory).await?);
@@ -208,8 +208,8 @@ impl<C> LogStore<C> {
         Ok(())
     }
 
-    pub(crate) fn purge_to<L: Line>(&self, log_id: &L::LogId) -> Result<()> {
-        self.records.purge_to::<L>(log_id)
+    pub(crate) fn purge_to<S: Series>(&self, log_id: &S::LogId) -> Result<()> {
+        self.records.purge_to::<S>(log_id)
     }
 }
 

@@ -7,8 +7,8 @@ use sievedb::Db;
 use crate::{
     Application, LogStore, PlantedBug, Result, StateMachine,
     claim::Claim,
-    line::Line,
     record::{Records, VOTE},
+    series::Series,
     snapshot::Snapshots,
 };
 
@@ -42,8 +42,8 @@ impl Options {
         self
     }
 
-    /// Returns the log and the state machine of the line `L` in `db`.
-    pub(crate) fn open_line<L: Line<Request = A::Request>, C, A: Application>(
+    /// Returns the log and the state machine of the release series `S` in `db`.
+    pub(crate) fn open_series<S: Series<Request = A::Request>, C, A: Application>(
         &self,
         db: &Db,
         snapshots: &Path,
@@ -51,13 +51,13 @@ impl Options {
     ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
         let records = Records::open(db)?;
         let claim = Claim::new(&records)?;
-        records.check_line::<L>()?;
+        records.check_series::<S>()?;
         if self.has_bug(PlantedBug::ForgetVote) {
             records.keyspace.remove(VOTE)?;
         }
-        let snapshots = Snapshots::open::<L>(snapshots, self, &records, &claim)?;
+        let snapshots = Snapshots::open::<S>(snapshots, self, &records, &claim)?;
         let log = LogStore::new(records.clone(), self.bug(), claim);
-        Ok((log, StateMachine::open::<L>(records, snapshots, application)?))
+        Ok((log, StateMachine::open::<S>(records, snapshots, application)?))
     }
 
     #[cfg(feature = "planted-bugs")]

@@ -11,8 +11,8 @@ use sievedb::{Batch, Durability};
 
 use crate::{
     Error, Result,
-    line::{AppliedOf, Line},
     record::{APPLIED, PURGED, Records, encode, entry_key, entry_keys},
+    series::{AppliedOf, Series},
 };
 
 /// A purge that is not in the store yet.
@@ -29,7 +29,7 @@ impl PostponedPurge {
         entry_key(self.index)
     }
 
-    pub(crate) fn log_id<L: Line>(&self) -> Result<L::LogId> {
+    pub(crate) fn log_id<S: Series>(&self) -> Result<S::LogId> {
         Ok(postcard::from_bytes(&self.log_id)?)
     }
 }
@@ -45,15 +45,15 @@ impl Records {
 
     /// Removes the entries up to `log_id`, once the state machine contains them. Not synced: what
     /// is lost of it is purged again.
-    pub(crate) fn purge_to<L: Line>(&self, log_id: &L::LogId) -> Result<()> {
+    pub(crate) fn purge_to<S: Series>(&self, log_id: &S::LogId) -> Result<()> {
         let mut postponed = self.postponed_purge();
-        let index = L::index(log_id);
-        if self.applied_index::<L>()? < Some(index) {
+        let index = S::index(log_id);
+        if self.applied_index::<S>()? < Some(index) {
             *postponed = Some(PostponedPurge { index, log_id: encode(log_id)? });
             return Ok(());
         }
         let mut batch = self.db.batch();
-        self.add_purge::<L>(&mut batch, log_id)?;
+        self.add_purge::<S>(&mut batch, log_id)?;
         batch.commit(Durability::OsBuffer)?;
         postponed.take_if(|purge| purge.index <= index);
         Ok(())
@@ -61,25 +61,25 @@ impl Records {
 
     /// Commits and syncs `batch`, which ends the installation of a snapshot up to `log_id`, and
     /// removes the entries up to there by the same commit.
-    pub(crate) fn commit_installation<L: Line>(
+    pub(crate) fn commit_installation<S: Series>(
         &self,
         mut batch: Batch,
-        log_id: Option<&L::LogId>,
+        log_id: Option<&S::LogId>,
     ) -> Result<()> {
         let mut postponed = self.postponed_purge();
-        let index = log_id.map(L::index);
+        let index = log_id.map(S::index);
         if let Some(log_id) = log_id
-            && self.purged_index::<L>()? < index
+            && self.purged_index::<S>()? < index
         {
-            self.add_purge::<L>(&mut batch, log_id)?;
+            self.add_purge::<S>(&mut batch, log_id)?;
         }
         batch.commit(Durability::Disk)?;
         postponed.take_if(|purge| Some(purge.index) <= index);
         Ok(())
     }
 
-    fn add_purge<L: Line>(&self, batch: &mut Batch, log_id: &L::LogId) -> Result<()> {
-        batch.remove_range(&self.keyspace, entry_keys(&(..=L::index(log_id))))?;
+    fn add_purge<S: Series>(&self, batch: &mut Batch, log_id: &S::LogId) -> Result<()> {
+        batch.remove_range(&self.keyspace, entry_keys(&(..=S::index(log_id))))?;
         Ok(batch.insert(&self.keyspace, PURGED, encode(log_id)?)?)
     }
 
@@ -89,20 +89,20 @@ impl Records {
     /// # Errors
     ///
     /// [`Error::Incomplete`] if it does not.
-    pub(crate) fn check_purged<L: Line>(&self) -> Result<()> {
-        let (purged, applied) = (self.purged_index::<L>()?, self.applied_index::<L>()?);
+    pub(crate) fn check_purged<S: Series>(&self) -> Result<()> {
+        let (purged, applied) = (self.purged_index::<S>()?, self.applied_index::<S>()?);
         match purged.filter(|_| applied < purged) {
             Some(purged) => Err(Error::Incomplete { purged, applied }),
             None => Ok(()),
         }
     }
 
-    fn applied_index<L: Line>(&self) -> Result<Option<u64>> {
-        let applied = self.read::<AppliedOf<L>>(APPLIED)?.unwrap_or_default();
-        Ok(applied.log_id.as_ref().map(L::index))
+    fn applied_index<S: Series>(&self) -> Result<Option<u64>> {
+        let applied = self.read::<AppliedOf<S>>(APPLIED)?.unwrap_or_default();
+        Ok(applied.log_id.as_ref().map(S::index))
     }
 
-    fn purged_index<L: Line>(&self) -> Result<Option<u64>> {
-        Ok(self.read::<L::LogId>(PURGED)?.as_ref().map(L::index))
+    fn purged_index<S: Series>(&self) -> Result<Option<u64>> {
+        Ok(self.read::<S::LogId>(PURGED)?.as_ref().map(S::index))
     }
 }

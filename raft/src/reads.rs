@@ -13,13 +13,13 @@ use crate::{Error, Result};
 /// following read.
 #[derive(Debug, Clone)]
 pub struct Reads {
-    /// `true` if the contents are whole.
-    whole: Arc<RwLock<bool>>,
+    /// `true` if the contents are complete.
+    complete: Arc<RwLock<bool>>,
 }
 
 impl Reads {
     pub(crate) fn new() -> Self {
-        Self { whole: Arc::new(RwLock::new(true)) }
+        Self { complete: Arc::new(RwLock::new(true)) }
     }
 
     /// Calls `read` while no snapshot is being installed. Waits asynchronously for the end of an
@@ -34,8 +34,8 @@ impl Reads {
     ///
     /// [`Error::Snapshot`] if an installation has failed: open the store again.
     pub async fn read<T>(&self, read: impl FnOnce() -> T) -> Result<T> {
-        let whole = self.whole.read().await;
-        if !*whole {
+        let complete = self.complete.read().await;
+        if !*complete {
             let message = "an installation has failed; open the store again";
             return Err(Error::Snapshot(message.to_owned()));
         }
@@ -48,6 +48,6 @@ impl Reads {
     ///
     /// Blocks the thread, which must not run tasks.
     pub(crate) fn exclude(&self) -> RwLockWriteGuard<'_, bool> {
-        self.whole.blocking_write()
+        self.complete.blocking_write()
     }
 }

@@ -9,10 +9,10 @@ use postcard::{ser_flavors::Size, serialize_with_flavor};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sievedb::{Db, Keyspace};
 
-use crate::{Error, KEYSPACE, Result, line::Line, purge::Postponed};
+use crate::{Error, KEYSPACE, Result, purge::Postponed, series::Series};
 
-/// The key of the name of the line of openraft that has written the store.
-const LINE: &[u8] = b"line";
+/// The key of the name of the release series of openraft that has written the store.
+const SERIES: &[u8] = b"line";
 
 /// The key of the last vote.
 pub(crate) const VOTE: &[u8] = b"vote";
@@ -78,20 +78,20 @@ impl Records {
         Ok(Self { db: db.clone(), keyspace, postponed: Postponed::default() })
     }
 
-    /// Checks that the line `L` has written the store, and records it in an empty one.
+    /// Checks that the series `S` has written the store, and records it in an empty one.
     ///
     /// # Errors
     ///
-    /// [`Error::Line`] if another line has written it.
-    pub(crate) fn check_line<L: Line>(&self) -> Result<()> {
-        match self.read::<String>(LINE)? {
-            Some(name) if name == L::NAME => Ok(()),
-            Some(name) => Err(Error::Line(name)),
+    /// [`Error::ReleaseSeries`] if another series has written it.
+    pub(crate) fn check_series<S: Series>(&self) -> Result<()> {
+        match self.read::<String>(SERIES)? {
+            Some(name) if name == S::NAME => Ok(()),
+            Some(name) => Err(Error::ReleaseSeries(name)),
             None if self.keyspace.iter().next_ref()?.is_none() => {
-                self.keyspace.insert(LINE, encode(&L::NAME)?)?;
+                self.keyspace.insert(SERIES, encode(&S::NAME)?)?;
                 Ok(())
             }
-            None => Err(Error::Line("unknown".to_owned())),
+            None => Err(Error::ReleaseSeries("unknown".to_owned())),
         }
     }
 

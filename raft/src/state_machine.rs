@@ -7,9 +7,9 @@ use sievedb::{Durability, Isolation, Transaction, TransactionOptions};
 use crate::{
     Application, Error, PlantedBug, Reads, Result, SnapshotBuilder, SnapshotStream,
     commit_limit::CommitLimit,
-    line::{AppliedOf, Line, Payload},
     on_thread::on_thread,
     record::{APPLIED, INSTALLING, Kept, Records, encode},
+    series::{AppliedOf, Payload, Series},
     snapshot::{Snapshots, install::install, transfer::SnapshotReceiver},
 };
 
@@ -41,26 +41,26 @@ impl<C, A> StateMachine<C, A> {
 }
 
 impl<C, A: Application> StateMachine<C, A> {
-    /// Opens the state machine. Ends an installation that was interrupted.
-    pub(crate) fn open<L: Line>(
+    /// Opens the state machine. Completes an interrupted installation.
+    pub(crate) fn open<S: Series>(
         records: Records,
         snapshots: Snapshots,
         application: A,
     ) -> Result<Self> {
-        if let Some(kept) = records.read::<Kept<L::Meta>>(INSTALLING)? {
-            install::<L>(&records, &snapshots, &application.keyspaces(), &kept)?;
+        if let Some(kept) = records.read::<Kept<S::Meta>>(INSTALLING)? {
+            install::<S>(&records, &snapshots, &application.keyspaces(), &kept)?;
         }
-        records.check_purged::<L>()?;
+        records.check_purged::<S>()?;
         Ok(Self { records, snapshots, application, reads: Reads::new(), types: PhantomData })
     }
 
-    pub(crate) fn applied<L: Line>(&self) -> Result<AppliedOf<L>> {
+    pub(crate) fn applied<S: Series>(&self) -> Result<AppliedOf<S>> {
         Ok(self.records.read(APPLIED)?.unwrap_or_default())
     }
 
     /// Returns a call that applies entries.
-    pub(crate) fn applier<L: Line>(&mut self) -> Result<Applier<'_, L, C, A>> {
-        let applied = self.applied::<L>()?;
+    pub(crate) fn applier<S: Series>(&mut self) -> Result<Applier<'_, S, C, A>> {
+        let applied = self.applied::<S>()?;
         Ok(Applier { machine: self, applied, transaction: None, limit: CommitLimit::default() })
     }
 
@@ -79,26 +79,26 @@ impl<C, A: Application> StateMachine<C, A> {
         &self.snapshots
     }
 
-    pub(crate) fn current<L: Line>(&self) -> Result<Option<(L::Meta, SnapshotStream)>> {
-        self.snapshots.current::<L>(&self.records)
+    pub(crate) fn current<S: Series>(&self) -> Result<Option<(S::Meta, SnapshotStream)>> {
+        self.snapshots.current::<S>(&self.records)
     }
 
-    pub(crate) async fn install<L: Line>(
+    pub(crate) async fn install<S: Series>(
         &self,
-        meta: L::Meta,
+        meta: S::Meta,
         stream: SnapshotStream,
     ) -> Result<()> {
         let (records, snapshots) = (self.records.clone(), self.snapshots.clone());
         let (keyspaces, reads) = (self.application.keyspaces(), self.reads.clone());
         let install_all = move || {
             let _turn = snapshots.turn();
-            // Held until the end: the sender asks whether the snapshot is being installed.
+            // Held until the end: `received_bytes` checks it.
             let installed = stream.installed();
-            let kept = snapshots.receive::<L>(&records, &meta, stream)?;
-            let mut whole = reads.exclude();
-            *whole = false;
-            install::<L>(&records, &snapshots, &keyspaces, &kept)?;
-            *whole = true;
+            let kept = snapshots.receive::<S>(&records, &meta, stream)?;
+            let mut complete = reads.exclude();
+            *complete = false;
+            install::<S>(&records, &snapshots, &keyspaces, &kept)?;
+            *complete = true;
             if let Some(installed) = installed {
                 installed.store(true, Ordering::Release);
             }
@@ -109,30 +109,30 @@ impl<C, A: Application> StateMachine<C, A> {
 }
 
 /// A call that applies entries. Many bytes take several commits.
-pub(crate) struct Applier<'a, L: Line, C, A> {
+pub(crate) struct Applier<'a, S: Series, C, A> {
     machine: &'a mut StateMachine<C, A>,
-    applied: AppliedOf<L>,
+    applied: AppliedOf<S>,
     /// `None` if all entries are committed.
     transaction: Option<Transaction>,
     limit: CommitLimit,
 }
 
-impl<L: Line<Request = A::Request>, C, A: Application> Applier<'_, L, C, A> {
+impl<S: Series<Request = A::Request>, C, A: Application> Applier<'_, S, C, A> {
     /// Applies an entry, and returns the response to it.
     ///
     /// # Errors
     ///
     /// [`Error::AlreadyApplied`] for an entry that an earlier call has applied.
-    pub(crate) fn apply(&mut self, entry: L::Entry) -> Result<A::Response> {
-        let index = L::index(L::log_id(&entry));
-        if let Some(applied) = self.applied.log_id.as_ref().map(L::index)
+    pub(crate) fn apply(&mut self, entry: S::Entry) -> Result<A::Response> {
+        let index = S::index(S::log_id(&entry));
+        if let Some(applied) = self.applied.log_id.as_ref().map(S::index)
             && index <= applied
         {
             return Err(Error::AlreadyApplied { index, applied });
         }
-        self.applied.log_id = Some(L::log_id(&entry).clone());
+        self.applied.log_id = Some(S::log_id(&entry).clone());
         let transaction = self.transaction.get_or_insert_with(|| self.machine.begin());
-        Ok(match L::payload(entry) {
+        Ok(match S::payload(entry) {
             Payload::Blank => A::Response::default(),
             Payload::Request(request) => {
                 self.machine.application.apply(transaction, index, request)?

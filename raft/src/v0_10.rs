@@ -1,4 +1,5 @@
-//! The next line, [openraft 0.10](https://docs.rs/openraft/0.10.0-alpha.37), a pre-release.
+//! The next release series, [openraft 0.10](https://docs.rs/openraft/0.10.0-alpha.37): a
+//! pre-release.
 
 use std::{
     fmt,
@@ -26,8 +27,8 @@ use sievedb::Db;
 
 use crate::{
     Application, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
-    line::{AppliedOf, Line, Payload},
     log_store::READ_BYTES_MAX,
+    series::{AppliedOf, Payload, Series},
 };
 
 /// Maximum number of entries applied by one commit, for which the clients of all of them wait.
@@ -69,10 +70,10 @@ impl<C> Types for C where
 {
 }
 
-/// The line with the types `C`.
-struct Line0_10<C>(PhantomData<C>);
+/// The release series with the types `C`.
+struct Series0_10<C>(PhantomData<C>);
 
-impl<C: Types> Line for Line0_10<C> {
+impl<C: Types> Series for Series0_10<C> {
     const NAME: &'static str = "0.10";
 
     type LogId = LogIdOf<C>;
@@ -122,9 +123,10 @@ impl Options {
     ///   the directory of snapshots was removed during an installation. Remove the node from the
     ///   cluster, and add a new node.
     /// * [`Error::Snapshot`](crate::Error::Snapshot): the snapshot of an interrupted installation
-    ///   is damaged. Replace the node, too.
+    ///   is damaged. Remove the node, and add a new one.
     /// * [`Error::Incomplete`](crate::Error::Incomplete): entries are lost.
-    /// * [`Error::Line`](crate::Error::Line): another line of openraft has written the store.
+    /// * [`Error::ReleaseSeries`](crate::Error::ReleaseSeries): another release series of openraft
+    ///   has written the store.
     /// * [`Error::DirectoryInUse`](crate::Error::DirectoryInUse): another store uses the directory.
     /// * [`Error::InUse`](crate::Error::InUse): an earlier call for this `db` has returned a log,
     ///   and not all of its handles are dropped. Wait for the tasks of openraft to end.
@@ -134,7 +136,7 @@ impl Options {
         snapshots: impl AsRef<Path>,
         application: A,
     ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
-        self.open_line::<Line0_10<C>, C, A>(db, snapshots.as_ref(), application)
+        self.open_series::<Series0_10<C>, C, A>(db, snapshots.as_ref(), application)
     }
 }
 
@@ -143,7 +145,7 @@ impl<C: Types> RaftLogReader<C> for LogStore<C> {
         &mut self,
         range: B,
     ) -> io::Result<Vec<C::Entry>> {
-        Ok(self.entries::<Line0_10<C>>(&range, usize::MAX)?)
+        Ok(self.entries::<Series0_10<C>>(&range, usize::MAX)?)
     }
 
     /// Reads the entries by pieces: openraft applies many of them at once after a restart.
@@ -153,7 +155,7 @@ impl<C: Types> RaftLogReader<C> for LogStore<C> {
     ) -> impl Stream<Item = io::Result<C::Entry>> + OptionalSend {
         let end = range.end_bound().cloned();
         let pieces = stream::try_unfold(range.start_bound().cloned(), move |start| {
-            let read = self.entries::<Line0_10<C>>(&(start, end), READ_BYTES_MAX);
+            let read = self.entries::<Series0_10<C>>(&(start, end), READ_BYTES_MAX);
             ready(read.map_err(io::Error::from).map(|entries| {
                 let last = entries.last()?.log_id.index;
                 Some((stream::iter(entries.into_iter().map(Ok)), Bound::Excluded(last)))
@@ -169,7 +171,7 @@ impl<C: Types> RaftLogReader<C> for LogStore<C> {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<C::Entry>> {
-        Ok(self.entries::<Line0_10<C>>(&(start..end), READ_BYTES_MAX)?)
+        Ok(self.entries::<Series0_10<C>>(&(start..end), READ_BYTES_MAX)?)
     }
 }
 
@@ -177,7 +179,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
-        let [last_purged_log_id, last_log_id] = self.last_ids::<Line0_10<C>>()?;
+        let [last_purged_log_id, last_log_id] = self.last_ids::<Series0_10<C>>()?;
         Ok(LogState { last_purged_log_id, last_log_id })
     }
 
@@ -203,7 +205,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let synced = self.append_entries::<Line0_10<C>>(entries).await?;
+        let synced = self.append_entries::<Series0_10<C>>(entries).await?;
         drop(C::spawn(async move {
             callback.io_completed(synced.await.map(drop).map_err(io::Error::other));
         }));
@@ -215,7 +217,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn purge(&mut self, log_id: LogIdOf<C>) -> io::Result<()> {
-        Ok(self.purge_to::<Line0_10<C>>(&log_id)?)
+        Ok(self.purge_to::<Series0_10<C>>(&log_id)?)
     }
 }
 
@@ -223,7 +225,7 @@ impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
     type SnapshotData = SnapshotStream;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<C, SnapshotStream>> {
-        Ok(snapshot::<C>(self.build::<Line0_10<C>>().await?))
+        Ok(snapshot::<C>(self.build::<Series0_10<C>>().await?))
     }
 }
 
@@ -242,7 +244,7 @@ where
     type SnapshotBuilder = SnapshotBuilder<C>;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogIdOf<C>>, StoredMembershipOf<C>)> {
-        let applied = self.applied::<Line0_10<C>>()?;
+        let applied = self.applied::<Series0_10<C>>()?;
         Ok((applied.log_id, applied.membership))
     }
 
@@ -251,7 +253,7 @@ where
     where
         S: Stream<Item = io::Result<EntryResponder<C>>> + Unpin + OptionalSend,
     {
-        let mut applier = self.applier::<Line0_10<C>>()?;
+        let mut applier = self.applier::<Series0_10<C>>()?;
         let mut applied = Vec::new();
         loop {
             let next = entries.next().await.transpose()?;
@@ -282,10 +284,10 @@ where
         meta: &SnapshotMetaOf<C>,
         snapshot: SnapshotStream,
     ) -> io::Result<()> {
-        Ok(self.install::<Line0_10<C>>(meta.clone(), snapshot).await?)
+        Ok(self.install::<Series0_10<C>>(meta.clone(), snapshot).await?)
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<C, SnapshotStream>>> {
-        Ok(self.current::<Line0_10<C>>()?.map(snapshot::<C>))
+        Ok(self.current::<Series0_10<C>>()?.map(snapshot::<C>))
     }
 }

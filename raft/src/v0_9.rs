@@ -1,4 +1,4 @@
-//! The stable line, [openraft 0.9](https://docs.rs/openraft/0.9).
+//! The stable release series, [openraft 0.9](https://docs.rs/openraft/0.9).
 
 mod transfer;
 
@@ -22,8 +22,8 @@ use sievedb::Db;
 pub use self::transfer::{SnapshotNetwork, send_snapshot};
 use crate::{
     Application, Error, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
-    line::{AppliedOf, Line, Payload},
     log_store::READ_BYTES_MAX,
+    series::{AppliedOf, Payload, Series},
 };
 
 /// Requirements on the types of openraft 0.9: its entries, and requests that implement the traits
@@ -50,15 +50,15 @@ impl<C> Types for C where
 {
 }
 
-/// The line with the types `C`.
-struct Line0_9<C>(PhantomData<C>);
+/// The release series with the types `C`.
+struct Series0_9<C>(PhantomData<C>);
 
 type Id<C> = <C as RaftTypeConfig>::NodeId;
 type Meta<C> = SnapshotMeta<Id<C>, <C as RaftTypeConfig>::Node>;
 type Membership<C> = StoredMembership<Id<C>, <C as RaftTypeConfig>::Node>;
 type Failure<C> = StorageError<Id<C>>;
 
-impl<C: Types> Line for Line0_9<C> {
+impl<C: Types> Series for Series0_9<C> {
     const NAME: &'static str = "0.9";
 
     type LogId = LogId<C::NodeId>;
@@ -109,9 +109,9 @@ impl Options {
     /// snapshot consists of hard links and a copy of the log, otherwise of copies. An interrupted
     /// installation of a snapshot is completed.
     ///
-    /// Without a current snapshot, this creates, opens and removes a checkpoint, unless the disk is
-    /// full: settings that no snapshot could use are an error here. This takes a link for each file
-    /// and reads the log of the store. On another file system it copies the store.
+    /// Without a current snapshot, this creates, opens and removes a checkpoint, so that wrong
+    /// options fail here, not at the first snapshot. This creates a link for each file and reads
+    /// the log of the store. On another file system it copies the store. A full disk is no error.
     ///
     /// # Errors
     ///
@@ -121,9 +121,10 @@ impl Options {
     ///   the directory of snapshots was removed during an installation. Remove the node from the
     ///   cluster, and add a new node.
     /// * [`Error::Snapshot`](crate::Error::Snapshot): the snapshot of an interrupted installation
-    ///   is damaged. Replace the node, too.
+    ///   is damaged. Remove the node, and add a new one.
     /// * [`Error::Incomplete`](crate::Error::Incomplete): entries are lost.
-    /// * [`Error::Line`](crate::Error::Line): another line of openraft has written the store.
+    /// * [`Error::ReleaseSeries`](crate::Error::ReleaseSeries): another release series of openraft
+    ///   has written the store.
     /// * [`Error::DirectoryInUse`](crate::Error::DirectoryInUse): another store uses the directory.
     /// * [`Error::InUse`](crate::Error::InUse): an earlier call for this `db` has returned a log,
     ///   and not all of its handles are dropped. Wait for the tasks of openraft to end.
@@ -133,7 +134,7 @@ impl Options {
         snapshots: impl AsRef<Path>,
         application: A,
     ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
-        self.open_line::<Line0_9<C>, C, A>(db, snapshots.as_ref(), application)
+        self.open_series::<Series0_9<C>, C, A>(db, snapshots.as_ref(), application)
     }
 }
 
@@ -156,7 +157,7 @@ impl<C: Types> RaftLogReader<C> for LogStore<C> {
         &mut self,
         range: B,
     ) -> StdResult<Vec<Entry<C>>, Failure<C>> {
-        let entries = self.entries::<Line0_9<C>>(&range, usize::MAX);
+        let entries = self.entries::<Series0_9<C>>(&range, usize::MAX);
         Ok(entries.map_err(|error| StorageIOError::read_logs(&error))?)
     }
 
@@ -165,7 +166,7 @@ impl<C: Types> RaftLogReader<C> for LogStore<C> {
         start: u64,
         end: u64,
     ) -> StdResult<Vec<Entry<C>>, Failure<C>> {
-        let entries = self.entries::<Line0_9<C>>(&(start..end), READ_BYTES_MAX);
+        let entries = self.entries::<Series0_9<C>>(&(start..end), READ_BYTES_MAX);
         Ok(entries.map_err(|error| StorageIOError::read_logs(&error))?)
     }
 }
@@ -174,7 +175,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> StdResult<LogState<C>, Failure<C>> {
-        let ids = self.last_ids::<Line0_9<C>>();
+        let ids = self.last_ids::<Series0_9<C>>();
         let [last_purged_log_id, last_log_id] =
             ids.map_err(|error| StorageIOError::read_logs(&error))?;
         Ok(LogState { last_purged_log_id, last_log_id })
@@ -212,7 +213,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = Entry<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let appended = self.append_synced::<Line0_9<C>>(entries).await;
+        let appended = self.append_synced::<Series0_9<C>>(entries).await;
         appended.map_err(|error| StorageIOError::write_logs(&error))?;
         callback.log_io_completed(Ok(()));
         Ok(())
@@ -224,14 +225,14 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn purge(&mut self, log_id: LogId<C::NodeId>) -> StdResult<(), Failure<C>> {
-        let purged = self.purge_to::<Line0_9<C>>(&log_id);
+        let purged = self.purge_to::<Series0_9<C>>(&log_id);
         Ok(purged.map_err(|error| StorageIOError::write_logs(&error))?)
     }
 }
 
 impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
     async fn build_snapshot(&mut self) -> StdResult<Snapshot<C>, Failure<C>> {
-        let built = self.build::<Line0_9<C>>().await;
+        let built = self.build::<Series0_9<C>>().await;
         let built = built.map_err(|error| StorageIOError::write_snapshot(None, &error))?;
         Ok(snapshot(built))
     }
@@ -251,7 +252,7 @@ where
     async fn applied_state(
         &mut self,
     ) -> StdResult<(Option<LogId<C::NodeId>>, Membership<C>), Failure<C>> {
-        let applied = self.applied::<Line0_9<C>>();
+        let applied = self.applied::<Series0_9<C>>();
         let applied = applied.map_err(|error| StorageIOError::read_state_machine(&error))?;
         Ok((applied.log_id, applied.membership))
     }
@@ -262,7 +263,7 @@ where
         I::IntoIter: OptionalSend,
     {
         let apply_all = || {
-            let mut applier = self.applier::<Line0_9<C>>()?;
+            let mut applier = self.applier::<Series0_9<C>>()?;
             let mut responses = Vec::new();
             for entry in entries {
                 responses.push(applier.apply(entry)?);
@@ -290,13 +291,13 @@ where
         meta: &Meta<C>,
         snapshot: Box<SnapshotStream>,
     ) -> StdResult<(), Failure<C>> {
-        let installed = self.install::<Line0_9<C>>(meta.clone(), *snapshot).await;
+        let installed = self.install::<Series0_9<C>>(meta.clone(), *snapshot).await;
         let signature = Some(meta.signature());
         Ok(installed.map_err(|error| StorageIOError::write_snapshot(signature, &error))?)
     }
 
     async fn get_current_snapshot(&mut self) -> StdResult<Option<Snapshot<C>>, Failure<C>> {
-        let current = self.current::<Line0_9<C>>();
+        let current = self.current::<Series0_9<C>>();
         let current = current.map_err(|error| StorageIOError::read_snapshot(None, &error))?;
         Ok(current.map(snapshot))
     }

@@ -4,10 +4,10 @@
 mod check;
 #[path = "crash/history.rs"]
 mod history;
-#[path = "crash/line_0_10.rs"]
-mod line;
 #[path = "crash/node.rs"]
 mod node;
+#[path = "crash/series_0_10.rs"]
+mod series;
 #[path = "support/next.rs"]
 mod support;
 #[path = "crash/tests.rs"]

@@ -51,26 +51,26 @@ async fn log_vote_and_state_remain() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_store_of_another_line_of_openraft_is_refused() -> Result<()> {
+async fn the_store_of_another_release_series_is_refused() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let db = Node::open(dir.path())?.db;
     let records = db.keyspace(KEYSPACE)?;
-    let line = records.get("line")?.ok_or("no line")?;
+    let series = records.get("line")?.ok_or("no release series")?;
     for other in [Some("\u{3}0.8"), None] {
         match other {
             Some(other) => records.insert("line", other)?,
             None => records.remove("line")?,
         }
-        records.insert("vote", "bytes of another line")?;
+        records.insert("vote", "bytes of another series")?;
         let opened = sievedb_raft::open::<Types, _>(
             &db,
             dir.path().join("snapshots"),
             Map(db.keyspace("map")?),
         );
-        assert!(matches!(opened, Err(Error::Line(_))), "{other:?}");
+        assert!(matches!(opened, Err(Error::ReleaseSeries(_))), "{other:?}");
     }
     records.remove("vote")?;
-    records.insert("line", line)?;
+    records.insert("line", series)?;
     drop((records, db));
     Node::open(dir.path())?;
     Ok(())

@@ -42,7 +42,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Starts nodes, and a new cluster if DIR is empty. Reports nodes that end. Ctrl-C stops them
+    /// Starts the nodes of a cluster, and creates the cluster if DIR has no node
+    ///
+    /// Reports nodes that end. Ctrl-C stops the nodes.
     Start {
         /// Directory of the stores
         dir: PathBuf,
@@ -53,11 +55,14 @@ enum Action {
         #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
         nodes: u16,
     },
-    /// Runs one node. Exits with 3 if its cluster has removed it
+    /// Runs one node
+    ///
+    /// Exits with 3 if its cluster has removed it.
     Node(Settings),
-    /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if
-    /// violated, if a node ends by itself, if the cluster does not recover, or if a run has too few
-    /// operations
+    /// Checks linearizability while nodes are killed, paused and isolated
+    ///
+    /// Exits with 1 if it is violated, a node ends by itself, the cluster does not recover, or a
+    /// run has too few operations.
     Check {
         /// Number of runs
         #[arg(long, default_value_t = 1)]

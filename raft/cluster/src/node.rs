@@ -93,12 +93,12 @@ pub struct Settings {
     /// Entries after which a snapshot is built, and the log is purged
     #[arg(long, default_value_t = 10_000)]
     pub snapshot_entries: u64,
-    /// Bytes of a part in which a snapshot is sent
+    /// Size of the parts in which a snapshot is sent, in bytes
     #[arg(long, default_value_t = PART_BYTES_MAX)]
     #[arg(value_parser = value_parser!(u64).range(1..=PART_BYTES_MAX))]
     pub snapshot_part_bytes: u64,
-    /// Milliseconds without a leader after which the node starts an election, or up to twice as
-    /// many. At least 101, one more than the interval of heartbeats
+    /// Election timeout in milliseconds, randomized up to twice this. Must exceed the heartbeat
+    /// interval (100)
     #[arg(long, default_value_t = 400, overrides_with = "election_timeout")]
     pub election_timeout: u64,
     /// Stop at the end of standard input, so that the node does not outlive its parent

@@ -21,7 +21,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// The file without which a directory is no store.
 const CURRENT: &str = "CURRENT";
 
-/// The begin of the name of the manifest.
+/// The prefix of the name of the manifest.
 const MANIFEST: &str = "MANIFEST-";
 
 /// Maximum number of files of a snapshot.

@@ -9,20 +9,20 @@ use super::Snapshots;
 use crate::{
     Error, PlantedBug, Result,
     commit_limit::CommitLimit,
-    line::{AppliedOf, Line},
     record::{APPLIED, INSTALLING, Kept, Records, SNAPSHOT, encode},
+    series::{AppliedOf, Series},
 };
 
 /// Returns what the state machine in `db` contains.
-pub(super) fn applied<L: Line>(db: &Db) -> Result<AppliedOf<L>> {
+pub(super) fn applied<S: Series>(db: &Db) -> Result<AppliedOf<S>> {
     let records = Records::open(db)?;
-    records.check_line::<L>()?;
+    records.check_series::<S>()?;
     Ok(records.read(APPLIED)?.unwrap_or_default())
 }
 
-/// Checks that the checkpoint `source` is whole, and contains what `meta` describes.
-pub(super) fn check<L: Line>(source: &Db, meta: &L::Meta) -> Result<()> {
-    if applied::<L>(source)?.log_id.as_ref() != L::last_log_id(meta) {
+/// Checks that the checkpoint `source` is complete, and contains what `meta` describes.
+pub(super) fn check<S: Series>(source: &Db, meta: &S::Meta) -> Result<()> {
+    if applied::<S>(source)?.log_id.as_ref() != S::last_log_id(meta) {
         return Err(Error::Snapshot(format!("{meta:?} contains other entries")));
     }
     let report = source.verify()?;
@@ -35,14 +35,14 @@ pub(super) fn check<L: Line>(source: &Db, meta: &L::Meta) -> Result<()> {
 
 /// Replaces the contents of `keyspaces` by those of the received snapshot `kept`, which becomes
 /// the current one. Purges the log up to it.
-pub(crate) fn install<L: Line>(
+pub(crate) fn install<S: Series>(
     records: &Records,
     snapshots: &Snapshots,
     keyspaces: &[Keyspace],
-    kept: &Kept<L::Meta>,
+    kept: &Kept<S::Meta>,
 ) -> Result<()> {
     let source = snapshots.open_slot(kept.slot)?;
-    let applied = applied::<L>(&source)?;
+    let applied = applied::<S>(&source)?;
     for keyspace in keyspaces {
         keyspace.clear()?;
         let omitted = usize::from(snapshots.options().has_bug(PlantedBug::OmitEntryOfSnapshot));
@@ -52,8 +52,8 @@ pub(crate) fn install<L: Line>(
     batch.insert(&records.keyspace, APPLIED, encode(&applied)?)?;
     batch.insert(&records.keyspace, SNAPSHOT, encode(kept)?)?;
     batch.remove(&records.keyspace, INSTALLING)?;
-    records.commit_installation::<L>(batch, applied.log_id.as_ref())?;
-    snapshots.clear_unused::<L>(records)
+    records.commit_installation::<S>(batch, applied.log_id.as_ref())?;
+    snapshots.clear_unused::<S>(records)
 }
 
 /// Copies the entries of the keyspace in `source` that has the name of `target`, without the first

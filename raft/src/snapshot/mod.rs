@@ -30,8 +30,8 @@ use self::{
 use crate::{
     Error, Options, PlantedBug, Result,
     claim::Claim,
-    line::Line,
     record::{INSTALLING, Kept, Records, SNAPSHOT, encode},
+    series::Series,
 };
 
 /// The file that receives a snapshot.
@@ -61,7 +61,7 @@ pub(crate) struct Snapshots {
 impl Snapshots {
     /// Opens or creates the directory. Removes the files of interrupted calls. If the current
     /// snapshot is not in the directory, removes its record, and openraft builds a new snapshot.
-    pub(crate) fn open<L: Line>(
+    pub(crate) fn open<S: Series>(
         dir: &Path,
         options: &Options,
         records: &Records,
@@ -78,10 +78,10 @@ impl Snapshots {
             transfer: Arc::default(),
         };
         snapshots.remove_incoming()?;
-        snapshots.forget_missing::<L>(records)?;
-        snapshots.clear_unused::<L>(records)?;
-        if used::<L>(records)? == [None; 2] {
-            snapshots.try_checkpoint::<L>(records)?;
+        snapshots.forget_missing::<S>(records)?;
+        snapshots.clear_unused::<S>(records)?;
+        if used::<S>(records)? == [None; 2] {
+            snapshots.try_checkpoint::<S>(records)?;
         }
         Ok(snapshots)
     }
@@ -89,14 +89,14 @@ impl Snapshots {
     /// Creates, opens and removes a checkpoint. Options that do not fit the store, or a directory
     /// inside it, would stop the node only at its first snapshot. A full disk is no error: the node
     /// can use its store.
-    fn try_checkpoint<L: Line>(&self, records: &Records) -> Result<()> {
-        let slot = self.free_slot::<L>(records)?;
+    fn try_checkpoint<S: Series>(&self, records: &Records) -> Result<()> {
+        let slot = self.free_slot::<S>(records)?;
         match records.db.checkpoint(self.path(slot)?) {
-            Err(error) if error.is_no_space() => return self.clear_unused::<L>(records),
+            Err(error) if error.is_no_space() => return self.clear_unused::<S>(records),
             created => drop(created?),
         }
         let opened = self.open_slot(slot).map(drop);
-        self.clear_unused::<L>(records)?;
+        self.clear_unused::<S>(records)?;
         opened
     }
 
@@ -129,12 +129,12 @@ impl Snapshots {
 
     /// Removes the record of the current snapshot if its slot has none, another one, or a damaged
     /// one. The directory may be a new one, or that of another node. After any other error the
-    /// snapshot may be whole.
-    fn forget_missing<L: Line>(&self, records: &Records) -> Result<()> {
-        let Some(kept) = records.read::<Kept<L::Meta>>(SNAPSHOT)? else { return Ok(()) };
-        match self.open_slot(kept.slot).and_then(|slot| applied::<L>(&slot)) {
-            Ok(found) if found.log_id.as_ref() == L::last_log_id(&kept.meta) => return Ok(()),
-            Ok(_) | Err(Error::Snapshot(_) | Error::Line(_) | Error::Encoding(_)) => {}
+    /// snapshot may be complete.
+    fn forget_missing<S: Series>(&self, records: &Records) -> Result<()> {
+        let Some(kept) = records.read::<Kept<S::Meta>>(SNAPSHOT)? else { return Ok(()) };
+        match self.open_slot(kept.slot).and_then(|slot| applied::<S>(&slot)) {
+            Ok(found) if found.log_id.as_ref() == S::last_log_id(&kept.meta) => return Ok(()),
+            Ok(_) | Err(Error::Snapshot(_) | Error::ReleaseSeries(_) | Error::Encoding(_)) => {}
             Err(Error::Store(StoreError::NoStore { .. } | StoreError::Corrupt { .. })) => {}
             Err(error) => return Err(error),
         }
@@ -144,22 +144,22 @@ impl Snapshots {
     }
 
     /// Returns a slot without a file that no record names.
-    fn free_slot<L: Line>(&self, records: &Records) -> Result<u8> {
-        self.clear_unused::<L>(records)?;
-        self.slots.free(&used::<L>(records)?)
+    fn free_slot<S: Series>(&self, records: &Records) -> Result<u8> {
+        self.clear_unused::<S>(records)?;
+        self.slots.free(&used::<S>(records)?)
     }
 
     /// Removes the files of the slots that no record names.
-    fn clear_unused<L: Line>(&self, records: &Records) -> Result<()> {
-        self.slots.clear(|| used::<L>(records))
+    fn clear_unused<S: Series>(&self, records: &Records) -> Result<()> {
+        self.slots.clear(|| used::<S>(records))
     }
 
     /// Returns the current snapshot.
-    pub(crate) fn current<L: Line>(
+    pub(crate) fn current<S: Series>(
         &self,
         records: &Records,
-    ) -> Result<Option<(L::Meta, SnapshotStream)>> {
-        let kept = || records.read::<Kept<L::Meta>>(SNAPSHOT);
+    ) -> Result<Option<(S::Meta, SnapshotStream)>> {
+        let kept = || records.read::<Kept<S::Meta>>(SNAPSHOT);
         let current = self.slots.lease(|| Ok(kept()?.map(|kept| (kept.meta, kept.slot))))?;
         let Some((meta, lease)) = current else { return Ok(None) };
         Ok(Some((meta, SnapshotStream::of(Checkpoint::open(lease)?))))
@@ -194,24 +194,24 @@ impl Snapshots {
     ///
     /// # Errors
     ///
-    /// [`Error::Snapshot`] if it is not whole, or not the snapshot `meta`. Nothing is changed then.
-    pub(crate) fn receive<L: Line>(
+    /// [`Error::Snapshot`] if it is incomplete or not the snapshot `meta`. Nothing is changed then.
+    pub(crate) fn receive<S: Series>(
         &self,
         records: &Records,
-        meta: &L::Meta,
+        meta: &S::Meta,
         stream: SnapshotStream,
-    ) -> Result<Kept<L::Meta>> {
+    ) -> Result<Kept<S::Meta>> {
         let meta = meta.clone();
-        let current = records.read::<Kept<L::Meta>>(SNAPSHOT)?;
+        let current = records.read::<Kept<S::Meta>>(SNAPSHOT)?;
         let kept = match current.filter(|current| current.meta == meta) {
             Some(current) => Kept { meta, slot: current.slot },
             None => {
-                let slot = self.free_slot::<L>(records)?;
+                let slot = self.free_slot::<S>(records)?;
                 let sync = !self.options.has_bug(PlantedBug::UnsyncedSnapshot);
                 let written = write_files(self.fs(), stream, &self.path(slot)?, sync)
-                    .and_then(|()| check::<L>(&self.open_slot(slot)?, &meta));
+                    .and_then(|()| check::<S>(&self.open_slot(slot)?, &meta));
                 if written.is_err() {
-                    self.clear_unused::<L>(records)?;
+                    self.clear_unused::<S>(records)?;
                 }
                 written?;
                 Kept { meta, slot }
@@ -231,8 +231,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns the slots that records name.
-fn used<L: Line>(records: &Records) -> Result<[Option<u8>; 2]> {
-    let slot = |key| Ok::<_, Error>(records.read::<Kept<L::Meta>>(key)?.map(|kept| kept.slot));
+fn used<S: Series>(records: &Records) -> Result<[Option<u8>; 2]> {
+    let slot = |key| Ok::<_, Error>(records.read::<Kept<S::Meta>>(key)?.map(|kept| kept.slot));
     Ok([slot(SNAPSHOT)?, slot(INSTALLING)?])
 }
 

@@ -1,6 +1,6 @@
 //! Transfers of snapshots between nodes, which continue after an interruption.
 //!
-//! The sender asks the receiver for the bytes that it has, and sends the parts after them.
+//! The sender queries the received length and sends the rest.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use crate::{Error, Result};
 pub struct SnapshotPart {
     /// The number of bytes of the snapshot before this part.
     pub offset: u64,
-    /// The bytes. Empty if the receiver has the whole snapshot.
+    /// The bytes. Empty if the receiver has the complete snapshot.
     pub bytes: Vec<u8>,
     /// `true` if the snapshot ends with this part.
     pub is_last: bool,
@@ -96,7 +96,7 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Returns the number of bytes received. 0 if a whole snapshot was dropped, not installed.
+    /// Returns the number of bytes received. 0 if a complete snapshot was dropped, not installed.
     fn received_bytes(&self) -> io::Result<u64> {
         match &self.stream {
             Some(stream) => stream.length(),
@@ -159,7 +159,7 @@ impl SnapshotReceiver {
     /// # Errors
     ///
     /// [`Error::Io`]. [`Error::Snapshot`] if earlier bytes are missing, or while the snapshot is
-    /// being installed. In both cases, the sender may ask for the received bytes, and continue.
+    /// being installed. In both cases, the sender may query the received bytes, and continue.
     pub fn receive(&self, id: &str, part: &SnapshotPart) -> Result<Option<SnapshotStream>> {
         let path = self.0.incoming_path();
         let mut place = self.0.transfer();

@@ -37,7 +37,7 @@ const PART_BYTES: usize = 3 << 20;
 type Failure<C> =
     RPCError<Id<C>, <C as RaftTypeConfig>::Node, RaftError<Id<C>, InstallSnapshotError>>;
 
-/// A network that can ask a node for the bytes that it has of a snapshot.
+/// A network that queries the bytes of a snapshot that another node has received.
 pub trait SnapshotNetwork<C: RaftTypeConfig>: RaftNetwork<C> {
     /// Returns [`SnapshotReceiver::received_bytes`] of the other node for the snapshot `id`.
     ///
@@ -51,13 +51,14 @@ pub trait SnapshotNetwork<C: RaftTypeConfig>: RaftNetwork<C> {
     ) -> impl Future<Output = StdResult<u64, Failure<C>>> + Send;
 }
 
-/// Sends `snapshot` in parts by [`RaftNetwork::install_snapshot`], after the bytes that the other
-/// node has: an implementation of [`RaftNetwork::full_snapshot`].
+/// Sends the rest of `snapshot` in parts by [`RaftNetwork::install_snapshot`], starting after the
+/// bytes already received: an implementation of [`RaftNetwork::full_snapshot`].
 ///
-/// The default one begins each transfer at the first byte. This one continues after a failure: it
-/// retries at the intervals of [`RaftNetwork::backoff`], and aborts after five failures without a
-/// part between them. openraft then sends its current snapshot, which continues if it is the same
-/// one. The other node must receive by [`SnapshotReceiver::install_snapshot`].
+/// The default implementation begins each transfer at the first byte. This one continues after a
+/// failure: it retries at the intervals of [`RaftNetwork::backoff`], and aborts after five failures
+/// without a part between them. openraft then sends its current snapshot, which continues if it is
+/// the same one. The other node must call [`SnapshotReceiver::install_snapshot`] for each part, and
+/// pass openraft an empty append before it.
 ///
 /// # Errors
 ///
@@ -95,8 +96,8 @@ where
     }
 }
 
-/// Sends the parts that the other node does not have. Returns the failure of a request apart from
-/// errors that end the transfer. Sets `has_sent` when a part arrives.
+/// Sends the parts that the other node has not received. Returns the failure of a request apart
+/// from errors that end the transfer. Sets `has_sent` when a part arrives.
 async fn send_rest<C, N>(
     network: &mut N,
     vote: &Vote<Id<C>>,
@@ -177,10 +178,14 @@ impl SnapshotReceiver {
     /// Handles a request of another node as [`Raft::install_snapshot`] does, and keeps the received
     /// bytes for [`received_bytes`](Self::received_bytes).
     ///
+    /// For openraft 0.9 a part is no heartbeat. If parts delay the heartbeats, this node starts an
+    /// election, which aborts the transfer. So call [`Raft::append_entries`] before each part, with
+    /// the vote of `request`, no entries, and neither `prev_log_id` nor `leader_commit`.
+    ///
     /// # Errors
     ///
     /// `SnapshotMismatch` if earlier bytes are missing or the snapshot is being installed: the
-    /// sender continues later. `Fatal` if openraft has stopped, or the part cannot be stored.
+    /// sender retries. `Fatal` if openraft has stopped, or the part cannot be stored.
     pub async fn install_snapshot<C: Types>(
         &self,
         raft: &Raft<C>,

@@ -8,8 +8,8 @@ use sievedb_tests::rng::Rng;
 
 use crate::{
     history::{History, State},
-    line::*,
     node::Node,
+    series::*,
     workload::block_on,
 };
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use sievedb_doubles::{Loss, MemoryFs};
 
-use crate::line::{Entry, LogId, Meta, StoredMembership, Vote};
+use crate::series::{Entry, LogId, Meta, StoredMembership, Vote};
 
 /// A snapshot with its contents.
 #[derive(Debug, Clone, PartialEq)]

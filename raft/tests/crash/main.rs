@@ -2,9 +2,9 @@
 
 mod check;
 mod history;
-#[path = "line_0_9.rs"]
-mod line;
 mod node;
+#[path = "series_0_9.rs"]
+mod series;
 #[path = "../support/mod.rs"]
 mod support;
 mod tests;

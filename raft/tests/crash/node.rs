@@ -9,7 +9,7 @@ use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 use crate::{
     history::{Kept, State},
-    line::*,
+    series::*,
     support::Map,
     tests::options,
 };

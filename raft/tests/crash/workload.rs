@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
     history::{History, Kept, State},
-    line::*,
     node::Node,
+    series::*,
     support::Request,
 };
 

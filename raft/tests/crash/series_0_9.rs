@@ -1,4 +1,4 @@
-//! Types and calls of openraft 0.9 that differ from other lines.
+//! Types and calls of openraft 0.9 that differ from the other release series.
 
 use std::{collections::BTreeMap, path::Path};
 

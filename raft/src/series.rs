@@ -1,4 +1,4 @@
-//! Types of records that differ between the lines of openraft.
+//! Types of records that differ between the release series of openraft.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::record::Applied;
 
-/// A record of a line of openraft.
+/// A record of a release series of openraft.
 pub(crate) trait Record:
     Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug + Send + 'static
 {
@@ -17,9 +17,9 @@ impl<T: Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug + Send + '
 {
 }
 
-/// A line of openraft with the types of an application.
-pub(crate) trait Line: 'static {
-    /// The name of the line. A store records it: another line decodes other types.
+/// A release series of openraft with the types of an application.
+pub(crate) trait Series: 'static {
+    /// The name of the series. A store records it: another series decodes other types.
     const NAME: &'static str;
 
     /// The id of an entry.
@@ -50,11 +50,11 @@ pub(crate) trait Line: 'static {
 }
 
 /// The content of an entry.
-pub(crate) enum Payload<L: Line + ?Sized> {
+pub(crate) enum Payload<S: Series + ?Sized> {
     Blank,
-    Request(L::Request),
-    Membership(L::Membership),
+    Request(S::Request),
+    Membership(S::Membership),
 }
 
-/// Contents of the state machine of a line.
-pub(crate) type AppliedOf<L> = Applied<<L as Line>::LogId, <L as Line>::Membership>;
+/// Contents of the state machine of a release series.
+pub(crate) type AppliedOf<S> = Applied<<S as Series>::LogId, <S as Series>::Membership>;

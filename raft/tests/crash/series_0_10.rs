@@ -1,4 +1,4 @@
-//! Types and calls of openraft 0.10 that differ from other lines.
+//! Types and calls of openraft 0.10 that differ from the other release series.
 
 use std::{collections::BTreeMap, io, path::Path};
 
