@@ -46,7 +46,7 @@ use crate::{
     members,
     metrics::{metrics, status},
     network::{Blocked, MapTypes, Network},
-    peers,
+    peers, report,
     server::{Connections, Limits, http_client, limited, serve_connections},
     storage::Storage,
 };
@@ -207,11 +207,11 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
         Node { identity, dir, network, raft, storage, peer_requests, reads, removed, stale_reads };
     let node = Arc::new(node);
     if !settings.child {
-        eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
+        report(format_args!("node {} serves at {}", settings.id, listener.local_addr()?));
         if settings.listen.ip().is_unspecified() {
-            eprintln!(
+            report(
                 "warning: it listens at all addresses of this machine, without authentication; \
-                 add it by one that the other nodes and clients reach"
+                 add it by one that the other nodes and clients reach",
             );
         }
     }

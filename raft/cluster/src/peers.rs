@@ -23,6 +23,7 @@ use crate::{
     identity::is_id,
     network::{CLUSTER, DIRECTORY, SENDER, TARGET},
     node::{Node, Shared, failed},
+    report,
     storage::Storage,
 };
 
@@ -113,7 +114,7 @@ fn refused(reason: String) -> HttpResponse {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let next = Printed { reason: reason.clone(), at: Instant::now() };
     if next.is_to_print(last.as_ref()) {
-        eprintln!("refused requests of another node: {reason}");
+        report(format_args!("refused requests of another node: {reason}"));
         *last = Some(next);
     }
     (StatusCode::MISDIRECTED_REQUEST, reason).into_response()

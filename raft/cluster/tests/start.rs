@@ -1,0 +1,49 @@
+//! The output of `start`.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sievedb_cluster::{Result, client::Client, places::Places};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a cluster of one node. Returns its URL, and the output up to the last line of the start.
+fn start(dir: &Path) -> Result<(Child, String, String, BufReader<ChildStdout>)> {
+    let port = Places::loopback(1)?.peer_address(1).port();
+    let mut start = Command::new(PROGRAM);
+    start.arg("start").arg(dir).args(["--nodes", "1", "--port", &port.to_string()]);
+    let mut start = start.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut lines = BufReader::new(start.stdout.take().ok_or("no output")?);
+    let mut output = String::new();
+    while !output.contains("Ctrl-C") {
+        assert!(lines.read_line(&mut output)? > 0, "{output}");
+    }
+    Ok((start, format!("http://127.0.0.1:{port}"), output, lines))
+}
+
+/// Kills the node at `url`.
+async fn kill(url: &str) -> Result<()> {
+    let status = Client::new(url, PATIENCE)?.call("GET", "/status", "").await?;
+    let status: serde_json::Value = serde_json::from_str(&status)?;
+    let pid = status["process_id"].as_i64().ok_or("no process id")?;
+    let pid = Pid::from_raw(i32::try_from(pid)?).ok_or("no process id")?;
+    Ok(kill_process(pid, Signal::KILL)?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_serves_after_its_output_is_closed() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (mut start, url, _, lines) = start(dir.path())?;
+    drop(lines);
+    Client::new(&url, PATIENCE)?.put("name", "anna").await?;
+    // It prints that the node has ended, and ends because no node runs.
+    kill(&url).await?;
+    assert_eq!(start.wait()?.code(), Some(2));
+    Ok(())
+}
