@@ -167,3 +167,33 @@ async fn a_removed_node_is_not_restarted() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_continues_without_a_node_that_ends() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 3)?;
+    nodes.start_cluster(3).await?;
+    let lost = nodes.dir(1);
+    let mut nodes = without(nodes, dir.path(), 3, &[])?;
+    fs::remove_dir_all(lost.join("store"))?;
+    let leader = nodes.start_cluster(3).await?;
+    assert_ne!(leader, 1);
+    nodes.client(leader, PATIENCE)?.put("name", "anna").await?;
+    let summary = nodes.summary(3, leader).await?;
+    let advice = format!("delete {}, and start again", lost.display());
+    assert!(summary.contains("node 1: has ended") && summary.contains(&advice), "{summary}");
+
+    // The advice leads to the commands that replace the member.
+    let mut nodes = without(nodes, dir.path(), 3, &[1])?;
+    let leader = nodes.start_cluster(3).await?;
+    let summary = nodes.summary(3, leader).await?;
+    assert!(summary.contains("not the member 1, whose directory is lost"), "{summary}");
+
+    // Two lost nodes leave no majority.
+    let second = nodes.dir(2).join("store");
+    let mut nodes = without(nodes, dir.path(), 3, &[])?;
+    fs::remove_dir_all(second)?;
+    let message = nodes.start_cluster(3).await.expect_err("no majority").to_string();
+    assert!(message.contains("node 2 has ended: exit status 2"), "{message}");
+    Ok(())
+}
