@@ -4,6 +4,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use sievedb::{OlderValues, Options};
 use sievedb_cluster::{Result, client::Failure, places::Places, processes::Processes};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
@@ -195,5 +196,34 @@ async fn a_start_continues_without_a_node_that_ends() -> Result<()> {
     fs::remove_dir_all(second)?;
     let message = nodes.start_cluster(3).await.expect_err("no majority").to_string();
     assert!(message.contains("node 2 has ended: exit status 2"), "{message}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repaired_store_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 1)?;
+    nodes.start_cluster(1).await?;
+    nodes.client(1, PATIENCE)?.put("name", "anna").await?;
+    nodes.kill(1);
+    let (store, repaired) = (nodes.dir(1).join("store"), dir.path().join("repaired"));
+    Options::new().repair(&store, &repaired, OlderValues::LeaveOut)?;
+    for file in fs::read_dir(&store)? {
+        let path = file?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("CURRENT")) {
+            fs::write(path, "damage")?;
+        }
+    }
+    let address = nodes.peer_address(1);
+    let advice = "remove node 1 from the cluster, and add a new node";
+    let (status, damaged) = failed_restart(&nodes, 1, &address).await?;
+    assert_eq!(status, 2, "{damaged}");
+    assert!(damaged.contains(advice) && !damaged.contains("repair"), "{damaged}");
+
+    fs::remove_dir_all(&store)?;
+    fs::rename(&repaired, &store)?;
+    let (status, refused) = failed_restart(&nodes, 1, &address).await?;
+    assert_eq!(status, 2, "{refused}");
+    assert!(refused.contains(advice) && refused.contains("repaired"), "{refused}");
     Ok(())
 }
