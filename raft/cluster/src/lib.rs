@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn an_error_is_described_with_its_causes_once() {
-        let io = std::io::Error::other("disk on fire");
+        let io = io::Error::other("disk on fire");
         let path = "snapshots".into();
         let error = sievedb_raft::Error::Io { path, source: io };
         let text = describe(&error);
