@@ -89,6 +89,9 @@ fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(),
     let id = node.identity.id;
     let header = |name| header(headers, name);
     let (target, cluster) = (header(TARGET), header(CLUSTER));
+    if target.is_empty() {
+        return Err(format!("the request to node {id} names no node"));
+    }
     // A node that answers for another one would be counted twice in a majority.
     if target != id.to_string() {
         return Err(format!("this is node {id}, not {target}; correct the addresses of the nodes"));
