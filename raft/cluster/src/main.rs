@@ -61,10 +61,10 @@ enum Action {
     /// operations
     Check {
         /// Number of runs
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..))]
         runs: u64,
         /// Seconds of a run
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
         seconds: u64,
         /// Seed of the first run
         #[arg(long, default_value_t = 1)]

@@ -75,6 +75,12 @@ const PEER_REQUESTS_MAX: usize = 8;
 /// nodes.
 const PART_BYTES_MAX: u64 = 4 << 20;
 
+/// Interval of heartbeats in milliseconds. Elections need a longer timeout.
+const HEARTBEAT_INTERVAL: u64 = 100;
+
+/// Maximum of the timeout of elections: an hour, in milliseconds.
+const ELECTION_TIMEOUT_MAX: u64 = 3_600_000;
+
 /// Options of a node, and arguments of a command that runs one.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Settings {
@@ -100,6 +106,7 @@ pub struct Settings {
     /// Milliseconds without a leader after which the node starts an election, or up to twice as
     /// many. At least 101, one more than the interval of heartbeats
     #[arg(long, default_value_t = 400, overrides_with = "election_timeout")]
+    #[arg(value_parser = value_parser!(u64).range(HEARTBEAT_INTERVAL + 1..=ELECTION_TIMEOUT_MAX))]
     pub election_timeout: u64,
     /// Stop at the end of standard input, so that the node does not outlive its parent
     #[arg(long)]
@@ -119,7 +126,9 @@ pub struct Settings {
 
 /// Decodes an address to listen on.
 fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| NO_ADDRESS)
+    let address: SocketAddr = text.parse().map_err(|_| NO_ADDRESS)?;
+    // The other nodes use the address also after a restart.
+    if address.port() == 0 { Err("port 0; choose a fixed port") } else { Ok(address) }
 }
 
 /// Message for an address that is none.
@@ -200,9 +209,9 @@ async fn run<S: Storage>(settings: Settings) -> Result<()> {
     }
     let config = Config {
         cluster_name: "sieve".to_owned(),
-        heartbeat_interval: 100,
+        heartbeat_interval: HEARTBEAT_INTERVAL,
         election_timeout_min: settings.election_timeout,
-        election_timeout_max: settings.election_timeout.saturating_mul(2),
+        election_timeout_max: 2 * settings.election_timeout,
         // The last part of a snapshot returns when it is installed.
         install_snapshot_timeout: 120_000,
         snapshot_max_chunk_size: settings.snapshot_part_bytes,

@@ -40,7 +40,8 @@ async fn a_member_restarts_only_at_its_address() -> Result<()> {
     let (status, used) = failed_restart(&nodes, follower, &nodes.peer_address(leader)).await?;
     assert_eq!(status, 2, "{used}");
     assert!(used.contains("cannot listen on") && !used.contains("another address"), "{used}");
-    let (_, moved) = failed_restart(&nodes, follower, "127.0.0.1:0").await?;
+    let other = Places::loopback(1)?.peer_address(1).to_string();
+    let (_, moved) = failed_restart(&nodes, follower, &other).await?;
     let expected = format!("node {follower} is a member at {}", nodes.peer_address(follower));
     assert!(moved.contains(&expected) && moved.contains("start it there"), "{moved}");
     nodes.start(follower)?;
