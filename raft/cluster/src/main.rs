@@ -5,7 +5,7 @@ use std::{
     fmt::Display,
     io::{self, Write as _},
     net::Ipv4Addr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     process::{Command, ExitCode, Stdio},
     time::Duration,
@@ -173,10 +173,18 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
             }
             let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
             let restart = format!("sieve-cluster node --id {node} --listen {address} --dir");
-            let _ = print(format_args!("{end}; to restart it:\n  {restart} {}", dir.display()));
+            let dir = quoted(&dir);
+            let _ = print(format_args!("{end}; to restart it:\n  {restart} {dir}"));
         }
     }
     Err("all nodes that were started here have ended".into())
+}
+
+/// Returns a path as an argument for a shell.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// Returns `true` if this process may create network namespaces.

@@ -1,7 +1,7 @@
 //! The output of `start`.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
@@ -45,6 +45,19 @@ async fn a_start_serves_after_its_output_is_closed() -> Result<()> {
     // It prints that the node has ended, and ends because no node runs.
     kill(&url).await?;
     assert_eq!(start.wait()?.code(), Some(2));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_of_a_restart_is_quoted_for_a_shell() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (mut start, url, mut lines) = start(&dir.path().join("Anna's cluster"))?;
+    kill(&url).await?;
+    let mut output = String::new();
+    lines.read_to_string(&mut output)?;
+    let expected = format!("--dir '{}/Anna'\\''s cluster/node1'\n", dir.path().display());
+    assert!(output.contains(&expected), "{output}");
+    start.wait()?;
     Ok(())
 }
 
