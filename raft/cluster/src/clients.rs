@@ -104,6 +104,7 @@ pub(crate) async fn write<S: Storage>(
 
 /// The body of a compare-and-set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct CompareAndSet {
     pub(crate) expected: Option<String>,
     pub(crate) value: String,

@@ -31,7 +31,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "waits, and directories outside of stores")]
 
-use std::error::Error;
+use std::{
+    error::Error,
+    fmt::Display,
+    io::{self, Write as _},
+};
 
 mod admission;
 pub mod check;
@@ -61,6 +65,11 @@ pub mod votes;
 /// The result of a call of this crate.
 pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
+/// Prints a line on standard error. A node serves also if that is closed.
+pub fn report(line: impl Display) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// Returns the message of an error, and those of its causes in lines of their own.
 #[must_use]
 pub fn describe(error: &(dyn Error + 'static)) -> String {
@@ -83,7 +92,7 @@ mod tests {
 
     #[test]
     fn an_error_is_described_with_its_causes_once() {
-        let io = std::io::Error::other("disk on fire");
+        let io = io::Error::other("disk on fire");
         let path = "snapshots".into();
         let error = sievedb_raft::Error::Io { path, source: io };
         let text = describe(&error);

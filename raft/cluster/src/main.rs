@@ -1,11 +1,11 @@
 //! `sieve-cluster`: a replicated store of three nodes over HTTP on loopback, for a trial.
 
-#![expect(clippy::print_stdout, reason = "a command line")]
-
 use std::{
     env,
+    fmt::Display,
+    io::{self, Write as _},
     net::Ipv4Addr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     process::{Command, ExitCode, Stdio},
     time::Duration,
@@ -23,6 +23,7 @@ use sievedb_cluster::{
     node::Settings,
     places::Places,
     processes::Processes,
+    report,
     storage::Sieve,
 };
 
@@ -65,10 +66,10 @@ enum Action {
     /// run has too few operations.
     Check {
         /// Number of runs
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..))]
         runs: u64,
         /// Seconds of a run
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
         seconds: u64,
         /// Seed of the first run
         #[arg(long, default_value_t = 1)]
@@ -118,7 +119,7 @@ async fn main() -> ExitCode {
     match run(Arguments::parse().command).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("sieve-cluster: {}", describe(&*error));
+            report(format_args!("sieve-cluster: {}", describe(&*error)));
             ExitCode::from(if error.is::<Removed>() { Removed::STATUS } else { 2 })
         }
     }
@@ -145,6 +146,14 @@ async fn run(action: Action) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints a line on standard output, unless its reader has closed the pipe.
+fn print(line: impl Display) -> io::Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
+}
+
 async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
     let address = |node| Some((Ipv4Addr::LOCALHOST, port.checked_add(node)?).into());
     let addresses: Option<Vec<_>> = (0..nodes).map(address).collect();
@@ -153,8 +162,9 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
     let dir = std::path::absolute(dir)?;
     let mut cluster = Processes::new(&env::current_exe()?, &dir, places, &[]);
     let leader = cluster.start_cluster(nodes.into()).await?;
-    print!("{}", cluster.summary(nodes.into(), leader).await?);
-    println!("Ctrl-C stops these nodes");
+    let summary = cluster.summary(nodes.into(), leader).await?;
+    // The cluster serves also without a terminal.
+    let _ = print(format_args!("{summary}Ctrl-C stops these nodes"));
     let mut stopped = pin!(tokio::signal::ctrl_c());
     while cluster.running().next().is_some() {
         tokio::select! {
@@ -163,15 +173,23 @@ async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
         }
         for (node, end) in cluster.take_ended() {
             if cluster.is_removed(node) {
-                println!("{end}; {}", cluster.removal(node));
+                let _ = print(format_args!("{end}; {}", cluster.removal(node)));
                 continue;
             }
             let (address, dir) = (cluster.peer_address(node), cluster.dir(node));
-            println!("{end}; to restart it:");
-            println!("  sieve-cluster node --id {node} --listen {address} --dir {}", dir.display());
+            let restart = format!("sieve-cluster node --id {node} --listen {address} --dir");
+            let dir = quoted(&dir);
+            let _ = print(format_args!("{end}; to restart it:\n  {restart} {dir}"));
         }
     }
     Err("all nodes that were started here have ended".into())
+}
+
+/// Returns a path as an argument for a shell.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// Returns `true` if this process may create network namespaces.
@@ -215,13 +233,14 @@ async fn check(
         });
         let run = Run { program, duration, seed, planted_bug, namespaces, faults };
         let outcome = run.run().await?;
-        println!("linearizability: run {}, seed {seed}: {outcome}", number + 1);
+        print(format_args!("linearizability: run {}, seed {seed}: {outcome}", number + 1))?;
         done += 1;
         operations += outcome.operations;
         violations += outcome.violations.len();
         failures += usize::from(outcome.failure.is_some());
         if (outcome.operations as u64) < run.operations_min() {
-            println!("linearizability: fewer than {} operations", run.operations_min());
+            let least = run.operations_min();
+            print(format_args!("linearizability: fewer than {least} operations"))?;
             idle += 1;
         }
         // The first run that finds a planted bug is enough.
@@ -230,10 +249,10 @@ async fn check(
         }
     }
     let partitions = if namespaces { "network namespaces" } else { "dropped requests" };
-    println!(
+    print(format_args!(
         "linearizability: {done} runs, {operations} operations, partitions by {partitions}, \
          {violations} violations, {failures} failures"
-    );
+    ))?;
     Ok(if violations + failures + idle == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -242,10 +261,10 @@ async fn measure(seconds: u64, snapshot_mib: u64) -> Result<()> {
     let writes = |nodes| Writes { program: &program, arguments: &[], nodes, clients: CLIENTS };
     let one = writes(1).per_second(duration).await?;
     let three = writes(3).per_second(duration).await?;
-    println!("writes of one node: {one:.0}/s");
-    println!("writes of three nodes: {three:.0}/s");
-    println!("writes of three nodes over one: {:.0} %", 100.0 * three / one);
+    print(format_args!("writes of one node: {one:.0}/s"))?;
+    print(format_args!("writes of three nodes: {three:.0}/s"))?;
+    print(format_args!("writes of three nodes over one: {:.0} %", 100.0 * three / one))?;
     let recovery = measure::recovery(&program, snapshot_mib << 20).await?;
-    println!("recovery by snapshot: {} MiB in {:.1} s", recovery.bytes >> 20, recovery.seconds);
-    Ok(())
+    let (mib, seconds) = (recovery.bytes >> 20, recovery.seconds);
+    Ok(print(format_args!("recovery by snapshot: {mib} MiB in {seconds:.1} s"))?)
 }

@@ -166,6 +166,13 @@ async fn check_member<S: Storage>(
     addr: &str,
     about: &About,
 ) -> Result<Member, String> {
+    // Its own directory joins the cluster with its first request.
+    let own = node.identity.cluster();
+    if let Some(cluster) = &about.cluster
+        && own.as_ref() != Some(cluster)
+    {
+        return Err(format!("{}; correct the address", is_foreign(id, cluster)));
+    }
     if member.directory != about.directory {
         return Err(format!(
             "node {id} is a member with another directory, at {}; remove it first",
@@ -201,8 +208,12 @@ fn check_new<S: Storage>(node: &Node<S>, id: u64, about: &About) -> Result<(), S
             "node {id} was removed from this cluster, or its addition was lost, and its directory \
              is outdated; {advice}"
         )),
-        Some(cluster) => Err(format!("node {id} belongs to another cluster, {cluster}; {advice}")),
+        Some(cluster) => Err(format!("{}; {advice}", is_foreign(id, cluster))),
     }
+}
+
+fn is_foreign(id: u64, cluster: &str) -> String {
+    format!("the node {id} at this address belongs to another cluster, {cluster}")
 }
 
 pub(crate) async fn remove<S: Storage>(

@@ -42,11 +42,11 @@ use tokio::sync::{Notify, Semaphore};
 use crate::{
     Result, clients, describe,
     files::{Shares, raise_limit},
-    identity::{Identity, Member, Removed, check_directory},
+    identity::{Identity, Member, Removed, check_directory, replacement},
     members,
     metrics::{metrics, status},
     network::{Blocked, MapTypes, Network},
-    peers,
+    peers, report,
     server::{Connections, Limits, http_client, limited, serve_connections},
     storage::Storage,
 };
@@ -75,6 +75,12 @@ const PEER_REQUESTS_MAX: usize = 8;
 /// nodes.
 const PART_BYTES_MAX: u64 = 4 << 20;
 
+/// Interval of heartbeats in milliseconds. Elections need a longer timeout.
+const HEARTBEAT_INTERVAL: u64 = 100;
+
+/// Maximum of the timeout of elections: an hour, in milliseconds.
+const ELECTION_TIMEOUT_MAX: u64 = 3_600_000;
+
 /// Options of a node, and arguments of a command that runs one.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Settings {
@@ -100,6 +106,7 @@ pub struct Settings {
     /// Election timeout in milliseconds, randomized up to twice this. Must exceed the heartbeat
     /// interval (100)
     #[arg(long, default_value_t = 400, overrides_with = "election_timeout")]
+    #[arg(value_parser = value_parser!(u64).range(HEARTBEAT_INTERVAL + 1..=ELECTION_TIMEOUT_MAX))]
     pub election_timeout: u64,
     /// Stop at the end of standard input, so that the node does not outlive its parent
     #[arg(long)]
@@ -119,11 +126,18 @@ pub struct Settings {
 
 /// Decodes an address to listen on.
 fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| NO_ADDRESS)
+    let address: SocketAddr = text.parse().map_err(|_| NO_ADDRESS)?;
+    // The other nodes use the address also after a restart.
+    if address.port() == 0 { Err("port 0; choose a fixed port") } else { Ok(address) }
 }
 
 /// Message for an address that is none.
 pub(crate) const NO_ADDRESS: &str = "not an address such as 127.0.0.1:7001";
+
+/// Advice of the engine about damage. A node with a repaired store, or with a backup, would lack
+/// its vote and acknowledged entries.
+const STORE_ADVICE: &str = "run `sieve verify` to list all damage, then restore a backup or copy \
+                            what can be read with `sieve repair`";
 
 /// Time in which a majority must accept an entry. A leader of openraft 0.9 without a majority waits
 /// for ever.
@@ -160,6 +174,18 @@ pub(crate) type Shared<S> = State<Arc<Node<S>>>;
 /// [`Removed`] if the cluster removes the node, or has removed it. If the directory has no node or
 /// another one, if the address is in use, and when openraft stops.
 pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
+    let id = settings.id;
+    run::<S>(settings).await.map_err(|error| {
+        let text = describe(&*error);
+        if text.contains(STORE_ADVICE) {
+            text.replace(STORE_ADVICE, &replacement(id)).into()
+        } else {
+            error
+        }
+    })
+}
+
+async fn run<S: Storage>(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -183,9 +209,9 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     }
     let config = Config {
         cluster_name: "sieve".to_owned(),
-        heartbeat_interval: 100,
+        heartbeat_interval: HEARTBEAT_INTERVAL,
         election_timeout_min: settings.election_timeout,
-        election_timeout_max: settings.election_timeout.saturating_mul(2),
+        election_timeout_max: 2 * settings.election_timeout,
         // The last part of a snapshot returns when it is installed.
         install_snapshot_timeout: 120_000,
         snapshot_max_chunk_size: settings.snapshot_part_bytes,
@@ -207,11 +233,11 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
         Node { identity, dir, network, raft, storage, peer_requests, reads, removed, stale_reads };
     let node = Arc::new(node);
     if !settings.child {
-        eprintln!("node {} serves at {}", settings.id, listener.local_addr()?);
+        report(format_args!("node {} serves at {}", settings.id, listener.local_addr()?));
         if settings.listen.ip().is_unspecified() {
-            eprintln!(
+            report(
                 "warning: it listens at all addresses of this machine, without authentication; \
-                 add it by one that the other nodes and clients reach"
+                 add it by one that the other nodes and clients reach",
             );
         }
     }

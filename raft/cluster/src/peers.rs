@@ -23,6 +23,7 @@ use crate::{
     identity::is_id,
     network::{CLUSTER, DIRECTORY, SENDER, TARGET},
     node::{Node, Shared, failed},
+    report,
     storage::Storage,
 };
 
@@ -88,6 +89,9 @@ fn check_envelope<S: Storage>(node: &Node<S>, headers: &HeaderMap) -> Result<(),
     let id = node.identity.id;
     let header = |name| header(headers, name);
     let (target, cluster) = (header(TARGET), header(CLUSTER));
+    if target.is_empty() {
+        return Err(format!("the request to node {id} names no node"));
+    }
     // A node that answers for another one would be counted twice in a majority.
     if target != id.to_string() {
         return Err(format!("this is node {id}, not {target}; correct the addresses of the nodes"));
@@ -113,7 +117,7 @@ fn refused(reason: String) -> HttpResponse {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let next = Printed { reason: reason.clone(), at: Instant::now() };
     if next.is_to_print(last.as_ref()) {
-        eprintln!("refused requests of another node: {reason}");
+        report(format_args!("refused requests of another node: {reason}"));
         *last = Some(next);
     }
     (StatusCode::MISDIRECTED_REQUEST, reason).into_response()

@@ -8,13 +8,14 @@ use openraft::{
     raft::{InstallSnapshotRequest, InstallSnapshotResponse},
     storage::{RaftLogStorage, RaftStateMachine},
 };
+use serde::{Deserialize, Serialize};
 use sievedb::{Db, Durability, Keyspace, Options};
 use sievedb_raft::{LogStore, Reads, SnapshotReceiver, StateMachine};
 
 use crate::{
     Result,
     files::TABLES_MAX,
-    identity::Record,
+    identity::{Record, replacement},
     map::Map,
     network::{MapTypes, Types},
     node::Settings,
@@ -22,6 +23,16 @@ use crate::{
 
 /// The keyspace with the [`Record`] of the node. It is not replicated.
 const IDENTITY: &str = "node";
+
+/// The record of a node in its store.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    #[serde(flatten)]
+    record: Record,
+    /// Id of the store. `None` in a store of an earlier release. A repaired copy of a store has
+    /// another id, and may lack the vote and acknowledged entries.
+    store: Option<String>,
+}
 
 /// A metric: its name, its description and its value.
 pub type Figure = (&'static str, &'static str, u64);
@@ -132,14 +143,23 @@ impl Storage for Sieve {
     }
 
     fn identity(&self) -> Result<Option<Record>> {
-        let record = self.db.keyspace(IDENTITY)?.get("record")?;
-        Ok(record.map(|record| serde_json::from_slice(&record)).transpose()?)
+        let Some(stored) = self.db.keyspace(IDENTITY)?.get("record")? else { return Ok(None) };
+        let Stored { record, store } = serde_json::from_slice(&stored)?;
+        if store.is_some_and(|store| store != self.store_id()) {
+            let advice = replacement(record.id);
+            return Err(format!(
+                "the store is a repaired one, which may lack acknowledged entries; {advice}"
+            )
+            .into());
+        }
+        Ok(Some(record))
     }
 
     fn record_identity(&self, record: &Record) -> Result<()> {
         let identity = self.db.keyspace(IDENTITY)?;
         let mut batch = self.db.batch();
-        batch.insert(&identity, "record", serde_json::to_vec(record)?)?;
+        let stored = Stored { record: record.clone(), store: Some(self.store_id()) };
+        batch.insert(&identity, "record", serde_json::to_vec(&stored)?)?;
         Ok(batch.commit(Durability::Disk)?)
     }
 
@@ -165,6 +185,12 @@ impl Storage for Sieve {
         request: InstallSnapshotRequest<Types>,
     ) -> Received<InstallSnapshotResponse<u64>> {
         self.receiver.install_snapshot(raft, request).await
+    }
+}
+
+impl Sieve {
+    fn store_id(&self) -> String {
+        format!("{:032x}", self.map.id().store)
     }
 }
 

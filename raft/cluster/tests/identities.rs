@@ -213,7 +213,7 @@ async fn a_start_continues_an_interrupted_creation_of_nodes() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_another_cluster_is_refused() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let mut cluster = nodes(&dir.path().join("cluster"), 3)?;
+    let mut cluster = nodes(&dir.path().join("cluster"), 4)?;
     cluster.start_cluster(3).await?;
     let (id, client) = leader(&cluster).await?;
     let mut other = nodes(&dir.path().join("other"), 4)?;
@@ -226,8 +226,13 @@ async fn a_node_of_another_cluster_is_refused() -> Result<()> {
 
     let before = (cluster.members().await?, last_index(&cluster, id).await?);
     let added = client.call("PUT", "/members/4", &address).await;
-    refused(added, 409, "node 4 belongs to another cluster");
+    refused(added, 409, "node 4 at this address belongs to another cluster");
     assert_eq!((cluster.members().await?, last_index(&cluster, id).await?), before);
+    // It is not the reason to remove a member with its id.
+    start(&mut cluster, 4).await?;
+    client.call("PUT", "/members/4", &cluster.peer_address(4)).await?;
+    let added = client.call("PUT", "/members/4", &address).await;
+    refused(added, 409, "belongs to another cluster");
     assert_eq!(fourth.get("name").await?.as_deref(), Some("other"));
 
     // Nor does it become a member of a new cluster.

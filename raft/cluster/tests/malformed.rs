@@ -64,6 +64,7 @@ async fn malformed_requests_are_refused_and_have_no_effect() -> Result<()> {
         ("GET", "/members", b"", 405),
         ("POST", "/cas/a", b"{", 400),
         ("POST", "/cas/a", br#"{"value": 1}"#, 422),
+        ("POST", "/cas/a", br#"{"expectd": "0", "value": "1"}"#, 422),
         ("POST", "/members", br#"{"x": "127.0.0.1:1"}"#, 400),
         ("PUT", "/members/x", b"127.0.0.1:1", 400),
         ("PUT", "/members/18446744073709551616", b"127.0.0.1:1", 400),

@@ -430,7 +430,8 @@ fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
     std::fs::create_dir(dir.path().join("store"))?;
     std::fs::write(dir.path().join("snapshots"), "a file")?;
     let mut node = Command::new(PROGRAM);
-    node.args(["node", "--id", "1", "--listen", "127.0.0.1:0", "--dir"]).arg(dir.path());
+    let listen = Places::loopback(1)?.peer_address(1).to_string();
+    node.args(["node", "--id", "1", "--listen", &listen, "--dir"]).arg(dir.path());
     let output = node.output()?;
     let message = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(2), "{message}");

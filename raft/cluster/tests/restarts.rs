@@ -4,6 +4,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use sievedb::{OlderValues, Options};
 use sievedb_cluster::{Result, client::Failure, places::Places, processes::Processes};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
@@ -39,7 +40,8 @@ async fn a_member_restarts_only_at_its_address() -> Result<()> {
     let (status, used) = failed_restart(&nodes, follower, &nodes.peer_address(leader)).await?;
     assert_eq!(status, 2, "{used}");
     assert!(used.contains("cannot listen on") && !used.contains("another address"), "{used}");
-    let (_, moved) = failed_restart(&nodes, follower, "127.0.0.1:0").await?;
+    let other = Places::loopback(1)?.peer_address(1).to_string();
+    let (_, moved) = failed_restart(&nodes, follower, &other).await?;
     let expected = format!("node {follower} is a member at {}", nodes.peer_address(follower));
     assert!(moved.contains(&expected) && moved.contains("start it there"), "{moved}");
     nodes.start(follower)?;
@@ -165,5 +167,64 @@ async fn a_removed_node_is_not_restarted() -> Result<()> {
         }
         other => return Err(format!("{other:?}").into()),
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_continues_without_a_node_that_ends() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 3)?;
+    nodes.start_cluster(3).await?;
+    let lost = nodes.dir(1);
+    let mut nodes = without(nodes, dir.path(), 3, &[])?;
+    fs::remove_dir_all(lost.join("store"))?;
+    let leader = nodes.start_cluster(3).await?;
+    assert_ne!(leader, 1);
+    nodes.client(leader, PATIENCE)?.put("name", "anna").await?;
+    let summary = nodes.summary(3, leader).await?;
+    let advice = format!("delete {}, and start again", lost.display());
+    assert!(summary.contains("node 1: has ended") && summary.contains(&advice), "{summary}");
+
+    // The advice leads to the commands that replace the member.
+    let mut nodes = without(nodes, dir.path(), 3, &[1])?;
+    let leader = nodes.start_cluster(3).await?;
+    let summary = nodes.summary(3, leader).await?;
+    assert!(summary.contains("not the member 1, whose directory is lost"), "{summary}");
+
+    // Two lost nodes leave no majority.
+    let second = nodes.dir(2).join("store");
+    let mut nodes = without(nodes, dir.path(), 3, &[])?;
+    fs::remove_dir_all(second)?;
+    let message = nodes.start_cluster(3).await.expect_err("no majority").to_string();
+    assert!(message.contains("node 2 has ended: exit status 2"), "{message}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repaired_store_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 1)?;
+    nodes.start_cluster(1).await?;
+    nodes.client(1, PATIENCE)?.put("name", "anna").await?;
+    nodes.kill(1);
+    let (store, repaired) = (nodes.dir(1).join("store"), dir.path().join("repaired"));
+    Options::new().repair(&store, &repaired, OlderValues::LeaveOut)?;
+    for file in fs::read_dir(&store)? {
+        let path = file?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("CURRENT")) {
+            fs::write(path, "damage")?;
+        }
+    }
+    let address = nodes.peer_address(1);
+    let advice = "remove node 1 from the cluster, and add a new node";
+    let (status, damaged) = failed_restart(&nodes, 1, &address).await?;
+    assert_eq!(status, 2, "{damaged}");
+    assert!(damaged.contains(advice) && !damaged.contains("repair"), "{damaged}");
+
+    fs::remove_dir_all(&store)?;
+    fs::rename(&repaired, &store)?;
+    let (status, refused) = failed_restart(&nodes, 1, &address).await?;
+    assert_eq!(status, 2, "{refused}");
+    assert!(refused.contains(advice) && refused.contains("repaired"), "{refused}");
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::{
     fs,
 };
 
+use openraft::StoredMembership;
+
 use super::{PATIENCE, Processes, STATUS_TIMEOUT, list};
 use crate::{
     Result,
@@ -88,12 +90,40 @@ impl Processes {
         .into())
     }
 
-    /// Starts nodes 1 to `count`, except removed ones, and waits until they answer.
+    /// Starts nodes 1 to `count`, except removed ones, and waits until they answer. Nodes of a
+    /// cluster that end, for example because their stores are damaged, may be a minority.
     async fn start_nodes(&mut self, count: u64) -> Result<()> {
         for node in (1..=count).filter(|&node| !self.is_removed(node)).collect::<Vec<_>>() {
             self.start(node)?;
         }
-        let membership = self.poll(PATIENCE, async || self.membership().await).await?;
+        let mut failed = None;
+        let membership = loop {
+            let error = match self.poll(PATIENCE, async || self.membership().await).await {
+                Ok(membership) => break membership,
+                Err(error) => error,
+            };
+            let ended = self.take_ended();
+            if ended.is_empty() || self.running().next().is_none() {
+                return Err(error);
+            }
+            failed = failed.or_else(|| ended.into_iter().next());
+        };
+        let checked = self.check_started(count, &membership).await;
+        match failed {
+            Some((_, end)) if checked.is_err() || membership.nodes().next().is_none() => {
+                Err(end.into())
+            }
+            _ => checked,
+        }
+    }
+
+    /// Checks that the running nodes are those of a new cluster, or a majority of the cluster with
+    /// `membership`.
+    async fn check_started(
+        &self,
+        count: u64,
+        membership: &StoredMembership<u64, Member>,
+    ) -> Result<()> {
         if membership.nodes().next().is_none()
             && let Some(other) = self.node_after(count)?
         {
@@ -191,6 +221,19 @@ impl Processes {
         )
     }
 
+    /// Describes a node that does not run after a start.
+    fn absence(&self, node: u64) -> String {
+        if self.is_removed(node) {
+            return self.removal(node);
+        }
+        let dir = self.dir(node);
+        format!(
+            "has ended, for the reason above; if its store is lost or damaged, delete {}, and \
+             start again to replace the node",
+            dir.display()
+        )
+    }
+
     /// Describes the nodes 1 to `count` after a start, and requests to try.
     ///
     /// # Errors
@@ -204,7 +247,7 @@ impl Processes {
         let mut text = String::new();
         for node in 1..=count {
             let Some(process) = self.process_id(node) else {
-                text += &format!("node {node}: {}\n", self.removal(node));
+                text += &format!("node {node}: {}\n", self.absence(node));
                 continue;
             };
             let role = self.role(node, &members).await?;
