@@ -72,6 +72,9 @@ pub(crate) enum Error {
     CopyDiffers { keyspace: String },
     /// The program `name`, which a command runs, is missing.
     NoProgram { name: &'static str },
+    /// The program `name`, which a command runs, takes no root keys.
+    #[cfg(feature = "encryption")]
+    NotEncrypted { name: &'static str },
 }
 
 impl Error {
@@ -144,6 +147,8 @@ impl Error {
             Self::NoProgram { .. } => {
                 "run `cargo install --path raft/cluster` in the repository of SieveDB".to_owned()
             }
+            #[cfg(feature = "encryption")]
+            Self::NotEncrypted { .. } => "omit `--key-file`, and unset SIEVE_KEY_FILE".to_owned(),
             _ => return None,
         };
         Some(text)
@@ -252,6 +257,8 @@ impl fmt::Display for Error {
                 "the keyspace {keyspace:?} differs from its column family; the copy was deleted"
             ),
             Self::NoProgram { name } => write!(f, "{name} is not installed"),
+            #[cfg(feature = "encryption")]
+            Self::NotEncrypted { name } => write!(f, "{name} does not encrypt its stores"),
             Self::Faults { count: 1 } => write!(f, "a result is wrong"),
             Self::Faults { count } => write!(f, "{count} results are wrong"),
         }

@@ -38,6 +38,11 @@ impl KeyArgs {
     }
 }
 
+/// Returns `true` if the user names keys.
+pub(crate) fn are_loaded() -> bool {
+    KEYS.get().is_some()
+}
+
 /// Adds the keys, if there are any.
 pub(crate) fn with_keys(options: Options) -> Options {
     match KEYS.get() {

@@ -20,6 +20,7 @@ const PROGRAM: &str = "sieve-cluster";
 /// arguments: `sieve cluster start DIR`. In the repository of SieveDB,
 /// `cargo install --path raft/cluster` installs it, and `raft/README.md` describes a trial: reads
 /// and writes, nodes that are killed and restarted, and nodes that are added and removed.
+/// The nodes do not encrypt their stores.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -31,6 +32,10 @@ pub(crate) struct Args {
 impl Args {
     /// Replaces this process by the program.
     pub(crate) fn run(&self) -> Result<()> {
+        #[cfg(feature = "encryption")]
+        if crate::keys::are_loaded() {
+            return Err(Error::NotEncrypted { name: PROGRAM });
+        }
         let beside = env::current_exe().ok().map(|path| path.with_file_name(PROGRAM));
         let program =
             beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));

@@ -25,3 +25,24 @@ fn the_program_in_path_gets_the_arguments() {
     let found = cluster(dir.path());
     assert_eq!((found.status.code(), &*found.stdout), (Some(7), &b"start --nodes 3\n"[..]));
 }
+
+#[cfg(feature = "encryption")]
+#[test]
+fn keys_are_refused_because_the_nodes_do_not_encrypt() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = dir.path().join("keys");
+    fs::write(&keys, format!("1 {}", "0f".repeat(32))).unwrap();
+    for is_option in [true, false] {
+        let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"));
+        if is_option {
+            sieve.arg("--key-file").arg(&keys);
+        } else {
+            sieve.env("SIEVE_KEY_FILE", &keys);
+        }
+        sieve.args(["cluster", "start"]).env("PATH", dir.path());
+        let refused = sieve.output().expect("the binary was built");
+        let message = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{message}");
+        assert!(message.contains("does not encrypt") && message.contains("unset"), "{message}");
+    }
+}
