@@ -87,13 +87,12 @@ impl IndexBuilder {
         let separator = separate(last, next);
         debug_assert!(last <= separator.key());
         debug_assert!(next.is_none_or(|next| separator.key() < next));
-        let with_this = self.partition.content_bytes_max_with(separator.key(), &self.handle);
-        if !self.partition.is_empty() && with_this > self.partition_bytes {
+        if !self.partition.add_within(separator.key(), &self.handle, self.partition_bytes) {
             self.end_partition(write)?;
             self.handle.clear();
             handle.encode(&mut self.handle);
+            self.partition.add(separator.key(), &self.handle);
         }
-        self.partition.add(separator.key(), &self.handle);
         self.separator = separator;
         Ok(())
     }
@@ -107,14 +106,13 @@ impl IndexBuilder {
         self.handle.clear();
         write(self.partition.finish())?.encode(&mut self.handle);
         let separator = self.separator.key();
-        if u32::try_from(self.top.content_bytes_max_with(separator, &self.handle)).is_err() {
+        if !self.top.add_within(separator, &self.handle, u32::MAX as usize) {
             // Only with gigabytes of keys of maximum length.
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the top index exceeds 4 GiB; write smaller tables",
             ));
         }
-        self.top.add(separator, &self.handle);
         self.partition.reset();
         self.partitions += 1;
         Ok(())

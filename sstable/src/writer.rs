@@ -115,11 +115,10 @@ impl<S: TableSink> TableWriter<S> {
             }
             None => true,
         };
-        let is_full = self.data.content_bytes_max_with(key, value) > self.options.block_bytes;
-        if is_full && !self.data.is_empty() {
+        if !self.data.add_within(key, value, self.options.block_bytes) {
             self.end_data_block(Some(key))?;
+            self.data.add(key, value);
         }
-        self.data.add(key, value);
         if is_new_user_key {
             self.properties.user_keys += 1;
             self.filter_keys.add(key.user_key);

@@ -18,6 +18,8 @@ pub(crate) struct BlockBuilder {
     values: Vec<u8>,
     entries: Vec<Pending>,
     shape: Shape,
+    /// Upper bound of the length of the content behind the header, by `shape`.
+    body_bytes_max: usize,
     content: Vec<u8>,
 }
 
@@ -99,29 +101,48 @@ impl Shape {
         }
     }
 
-    /// Returns an upper bound of the length of the content.
-    fn content_bytes_max(&self) -> usize {
+    /// Returns an upper bound of the length of the content behind the header.
+    fn body_bytes_max(&self) -> usize {
         let entries = self.key_bytes - self.entries * self.prefix_bytes + self.value_bytes;
         let head_bytes = self.layout(0, 0).head_bytes();
         let entries = self.entries * head_bytes + entries;
         // No field `end` exceeds the length of all entries.
         let end_max = if self.least.bytes == self.most.bytes { 0 } else { entries };
         let ends = self.entries * usize::from(width(end_max as u64));
-        HEADER_BYTES_MAX + self.prefix_bytes + ends + entries
+        self.prefix_bytes + ends + entries
     }
 }
 
 impl BlockBuilder {
     /// Appends an entry. Entries must be in ascending order.
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) {
+        let is_added = self.add_within(key, value, usize::MAX);
+        debug_assert!(is_added, "no content is that long");
+    }
+
+    /// Appends an entry, unless the content has others and might then exceed `bytes_max` bytes.
+    /// Returns whether it was appended. Otherwise as [`add`](Self::add).
+    #[must_use]
+    pub(crate) fn add_within(
+        &mut self,
+        key: InternalKey<'_>,
+        value: &[u8],
+        bytes_max: usize,
+    ) -> bool {
         debug_assert!(self.last_key().is_none_or(|last| last < key), "entries must ascend");
         debug_assert_eq!(self.shape.entries, self.entries.len());
-        self.shape = self.shape_with(key, value);
+        let shape = self.shape_with(key, value);
+        let body_bytes_max = shape.body_bytes_max();
+        if HEADER_BYTES_MAX + body_bytes_max > bytes_max && !self.is_empty() {
+            return false;
+        }
+        (self.shape, self.body_bytes_max) = (shape, body_bytes_max);
         self.user_keys.put(key.user_key);
         self.values.put(value);
         let (key_bytes, value_bytes) = (key.user_key.len(), value.len());
         self.entries.push(Pending { key_bytes, value_bytes, trailer: key.trailer });
         debug_assert_eq!(self.shape.key_bytes, self.user_keys.len());
+        true
     }
 
     fn last_key(&self) -> Option<InternalKey<'_>> {
@@ -136,13 +157,8 @@ impl BlockBuilder {
 
     /// Returns an upper bound of the bytes that [`finish`](Self::finish) returns, exact to a few
     /// dozen.
-    pub(crate) fn content_bytes_max(&self) -> usize {
-        self.shape.content_bytes_max()
-    }
-
-    /// Returns [`content_bytes_max`](Self::content_bytes_max) after another entry.
-    pub(crate) fn content_bytes_max_with(&self, key: InternalKey<'_>, value: &[u8]) -> usize {
-        self.shape_with(key, value).content_bytes_max()
+    pub(crate) const fn content_bytes_max(&self) -> usize {
+        HEADER_BYTES_MAX + self.body_bytes_max
     }
 
     fn shape_with(&self, key: InternalKey<'_>, value: &[u8]) -> Shape {
@@ -154,8 +170,9 @@ impl BlockBuilder {
 
     /// Encodes the content. Call [`reset`](Self::reset) before the next block.
     pub(crate) fn finish(&mut self) -> &[u8] {
+        let content_bytes_max = self.content_bytes_max();
         debug_assert_eq!(self.values.len(), self.shape.value_bytes);
-        let Self { user_keys, values, entries, shape, content } = self;
+        let Self { user_keys, values, entries, shape, content, .. } = self;
         let prefix_bytes = shape.prefix_bytes;
         let head_bytes = shape.layout(0, 0).head_bytes();
         let mut end = 0;
@@ -164,7 +181,6 @@ impl BlockBuilder {
             end
         });
         let ends: Vec<_> = ends.collect();
-        let content_bytes_max = shape.content_bytes_max();
         let entry_bytes = (1..).zip(&ends).map(|(count, end)| end / count).min().unwrap_or(0);
         let end_fields = (1..).zip(&ends).map(|(count, end)| end - count * entry_bytes);
         let layout = shape.layout(entry_bytes, end_fields.max().unwrap_or(0));
@@ -210,6 +226,7 @@ impl BlockBuilder {
         }
         self.entries.clear();
         self.shape = Shape::default();
+        self.body_bytes_max = 0;
         debug_assert!(self.is_empty() && self.user_keys.is_empty());
     }
 }

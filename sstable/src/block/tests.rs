@@ -27,11 +27,16 @@ fn value((user_key, sequence): &Version) -> Vec<u8> {
 }
 
 fn content(versions: &[Version]) -> Vec<u8> {
-    let mut builder = BlockBuilder::default();
-    for version in versions {
-        let bytes_max = builder.content_bytes_max_with(key(version), &value(version));
+    let (mut builder, mut limited) = (BlockBuilder::default(), BlockBuilder::default());
+    for (index, version) in versions.iter().enumerate() {
         builder.add(key(version), &value(version));
-        assert_eq!(builder.content_bytes_max(), bytes_max);
+        let bytes_max = builder.content_bytes_max();
+        let mut add_within = |max| limited.add_within(key(version), &value(version), max);
+        // The first entry is never refused.
+        let is_added = add_within(bytes_max - 1);
+        assert_eq!(is_added, index == 0);
+        assert!(is_added || add_within(bytes_max));
+        assert_eq!(limited.content_bytes_max(), bytes_max);
     }
     let bytes_max = builder.content_bytes_max();
     let content = builder.finish().to_vec();
