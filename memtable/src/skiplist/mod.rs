@@ -32,7 +32,10 @@ use crate::{
     sync::AtomicPtr,
 };
 
+mod ends;
 mod searches;
+
+use self::ends::ENDS;
 
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
@@ -73,6 +76,8 @@ pub(crate) struct SkipList {
     arena: Arena,
     /// Links to the first node of each level, the highest level first, as in nodes.
     tower: [Link; HEIGHT_MAX],
+    /// The last node of each of the lowest levels: see [`ends`].
+    ends: [Link; ENDS],
     /// Levels in use, at least 1.
     height: AtomicUsize,
     entries: AtomicUsize,
@@ -211,6 +216,7 @@ impl SkipList {
         Self {
             arena: Arena::default(),
             tower: Default::default(),
+            ends: Default::default(),
             height: AtomicUsize::new(1),
             entries: AtomicUsize::new(0),
             seed: AtomicU64::new(seed),
@@ -263,8 +269,11 @@ impl SkipList {
     fn insert_with_height(&self, height: usize, key: InternalKey<'_>, value: &[u8]) {
         let node = self.allocate_node(height, key, value);
         let mut neighbors = [Neighbors::at_head(self); HEIGHT_MAX];
-        self.find_per_level(|other| other.key() < key, |level, found| neighbors[level] = found);
+        if !self.find_at_ends(key, &mut neighbors[..height]) {
+            self.find_per_level(|other| other.key() < key, |level, found| neighbors[level] = found);
+        }
         self.link(node, &mut neighbors[..height]);
+        self.note_ends(node, &neighbors[..height]);
     }
 
     /// Links `node` on each of its levels, between the neighbors that a search has found there.

@@ -251,5 +251,10 @@ fn reads_during_concurrent_inserts() {
             let threads: [&[Entry]; 3] = [&[(5, 3)], &[(6, 3)], &[(7, 3)]];
             insert_concurrently(insert, &[], threads, Some(Shared::read));
         });
+        // At the ends, which change hands.
+        many_schedules(3_000, move || {
+            let threads: [&[Entry]; 3] = [&[(5, 2), (8, 1)], &[(6, 1), (9, 2)], &[(7, 2)]];
+            insert_concurrently(insert, &[(1, 2)], threads, Some(Shared::read));
+        });
     }
 }

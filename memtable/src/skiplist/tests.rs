@@ -125,3 +125,42 @@ fn entries_inserted_together_are_sorted() {
     let values: Vec<&[u8]> = nodes(&list).take(2).map(|node| node.value()).collect();
     assert_eq!(values, [b"later", b"first"]);
 }
+
+/// Ascending keys with others between and below them, one by one and together, so that ends are
+/// used, out of date, and noted again.
+#[test]
+fn ascending_keys_are_inserted_at_the_ends() {
+    let list = SkipList::with_seed(SEED_STEP);
+    let count = if cfg!(miri) { 100 } else { 3_000_u32 };
+    let mut at_ends = 0;
+    let mut want = Vec::new();
+    let mut insert = |number: u32| {
+        let key = number.to_be_bytes();
+        let mut neighbors = [Neighbors::at_head(&list)];
+        let is_at_end = list.find_at_ends(internal(&key, 1), &mut neighbors);
+        let is_last = want.iter().all(|other| *other < key);
+        assert!(is_last || !is_at_end, "{number} is not the last");
+        if is_at_end {
+            at_ends += 1;
+            assert_eq!(neighbors[0].before.map(Node::key), list.last().map(Node::key));
+        }
+        list.insert(internal(&key, 1), &key);
+        want.push(key);
+    };
+    for number in 1..count {
+        insert(10 * number);
+        if number % 7 == 0 {
+            insert(10 * number - 5);
+        }
+    }
+    assert_eq!(at_ends, count - 2, "all except the first one and those between");
+    let together = [11 * count, 11 * count + 1].map(u32::to_be_bytes);
+    list.insert_all(together.iter().map(|key| (internal(key, 1), &key[..])));
+    let next = (12 * count).to_be_bytes();
+    let mut neighbors = [Neighbors::at_head(&list)];
+    assert!(!list.find_at_ends(internal(&next, 1), &mut neighbors), "the end is out of date");
+    list.insert(internal(&next, 1), &next);
+    want.extend(together.into_iter().chain([next]));
+    want.sort_unstable();
+    assert!(nodes(&list).map(Node::value).eq(want.iter().map(|key| &key[..])));
+}
