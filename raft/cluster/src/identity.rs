@@ -101,10 +101,9 @@ impl fmt::Display for Removed {
 
 impl Error for Removed {}
 
-/// Returns advice for a node that has lost acknowledged entries.
-pub(crate) fn replacement(id: u64) -> String {
-    format!("remove node {id} from the cluster, and add a new node with an empty directory")
-}
+/// Advice for a node that may have lost acknowledged entries.
+pub(crate) const REPLACEMENT: &str =
+    "remove this node from the cluster, and add a new node with an empty directory";
 
 /// Returns `true` if the directory of a node records that its cluster has removed it.
 pub(crate) fn is_removed(dir: &Path) -> bool {

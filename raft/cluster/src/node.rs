@@ -42,7 +42,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::{
     Result, clients, describe,
     files::{Shares, raise_limit},
-    identity::{Identity, Member, Removed, check_directory, replacement},
+    identity::{Identity, Member, Removed, check_directory},
     members,
     metrics::{metrics, status},
     network::{Blocked, MapTypes, Network},
@@ -134,11 +134,6 @@ fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
 /// Message for an address that is none.
 pub(crate) const NO_ADDRESS: &str = "not an address such as 127.0.0.1:7001";
 
-/// Advice of the engine about damage. A node with a repaired store, or with a backup, would lack
-/// its vote and acknowledged entries.
-const STORE_ADVICE: &str = "run `sieve verify` to list all damage, then restore a backup or copy \
-                            what can be read with `sieve repair`";
-
 /// Time in which a majority must accept an entry. A leader of openraft 0.9 without a majority waits
 /// for ever.
 pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -174,18 +169,6 @@ pub(crate) type Shared<S> = State<Arc<Node<S>>>;
 /// [`Removed`] if the cluster removes the node, or has removed it. If the directory has no node or
 /// another one, if the address is in use, and when openraft stops.
 pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
-    let id = settings.id;
-    run::<S>(settings).await.map_err(|error| {
-        let text = describe(&*error);
-        if text.contains(STORE_ADVICE) {
-            text.replace(STORE_ADVICE, &replacement(id)).into()
-        } else {
-            error
-        }
-    })
-}
-
-async fn run<S: Storage>(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());

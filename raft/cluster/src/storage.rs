@@ -15,7 +15,7 @@ use sievedb_raft::{LogStore, Reads, SnapshotReceiver, StateMachine};
 use crate::{
     Result,
     files::TABLES_MAX,
-    identity::{Record, replacement},
+    identity::{REPLACEMENT, Record},
     map::Map,
     network::{MapTypes, Types},
     node::Settings,
@@ -146,9 +146,8 @@ impl Storage for Sieve {
         let Some(stored) = self.db.keyspace(IDENTITY)?.get("record")? else { return Ok(None) };
         let Stored { record, store } = serde_json::from_slice(&stored)?;
         if store.is_some_and(|store| store != self.store_id()) {
-            let advice = replacement(record.id);
             return Err(format!(
-                "the store is a repaired one, which may lack acknowledged entries; {advice}"
+                "the store is a repaired one, which may lack acknowledged entries; {REPLACEMENT}"
             )
             .into());
         }

@@ -216,7 +216,7 @@ async fn a_repaired_store_is_refused() -> Result<()> {
         }
     }
     let address = nodes.peer_address(1);
-    let advice = "remove node 1 from the cluster, and add a new node";
+    let advice = "remove this node from the cluster, and add a new node";
     let (status, damaged) = failed_restart(&nodes, 1, &address).await?;
     assert_eq!(status, 2, "{damaged}");
     assert!(damaged.contains(advice) && !damaged.contains("repair"), "{damaged}");
