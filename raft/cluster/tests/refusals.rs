@@ -1,10 +1,10 @@
 //! Requests that a cluster refuses, and nodes that end.
 
-#![expect(clippy::disallowed_methods, reason = "renames the directory of a node")]
+#![expect(clippy::disallowed_methods, reason = "directories of nodes")]
 
 use std::{
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -440,6 +440,34 @@ fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
 }
 
 #[test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_in_a_deleted_directory_names_the_cause() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let address = Places::loopback(1)?.peer_address(1).to_string();
+    let mut node = tokio::process::Command::new(PROGRAM);
+    node.args(["node", "--new", "--id", "1", "--listen", &address, "--dir"]);
+    node.arg(dir.path().join("node")).stderr(Stdio::piped()).kill_on_drop(true);
+    let node = node.spawn()?;
+    let client = Client::new(&format!("http://{address}"), PATIENCE)?;
+    let (body, deadline) = (format!(r#"{{"1": {address:?}}}"#), Instant::now() + PATIENCE);
+    while let Err(error) = client.call("POST", "/members", &body).await {
+        assert!(Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    while let Err(error) = client.put("name", "anna").await {
+        assert!(Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    std::fs::remove_dir_all(dir.path().join("node"))?;
+    // The node may end before it answers.
+    let answer = client.call("POST", "/snapshot", "").await.expect_err("no directory").to_string();
+    assert!(!answer.contains("shutting down"), "{answer}");
+    let output = tokio::time::timeout(2 * PATIENCE, node.wait_with_output()).await??;
+    let message = String::from_utf8(output.stderr)?;
+    assert!(message.contains("is missing; restart this node"), "{message}");
+    Ok(())
+}
+
 fn a_name_is_no_address_to_listen_on() -> Result<()> {
     let mut node = Command::new(PROGRAM);
     let output =
