@@ -20,7 +20,7 @@ use std::{
 use openraft::storage::RaftLogStorage as _;
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, node::Settings, storage::Storage};
+use crate::{Result, directories::named, node::Settings, storage::Storage};
 
 /// A member of a cluster, as the membership names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ pub(crate) fn is_unused(dir: &Path) -> Result<bool> {
     match std::fs::read_dir(dir) {
         Ok(mut entries) => Ok(entries.next().is_none()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(format!("{}: {error}", dir.display()).into()),
+        Err(error) => named(dir, Err(error)),
     }
 }
 
