@@ -147,6 +147,19 @@ async fn a_removed_node_is_not_restarted() -> Result<()> {
     let (status, message) = failed_restart(&nodes, removed, &address).await?;
     assert_eq!(status, 3, "{message}");
     assert!(message.contains("was removed from its cluster") && message.contains(&advice));
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_were_not_started_are_reported_in_one_line() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 5)?;
+    nodes.start_cluster(5).await?;
+    let mut nodes = without(nodes, dir.path(), 5, &[])?;
+    let leader = nodes.start_cluster(3).await?;
+    let summary = nodes.summary(3, leader).await?;
+    assert!(summary.contains("\nmembers 4 and 5 were not started: pass --nodes 5\n"), "{summary}");
+    assert_eq!(summary.matches("--nodes").count(), 1, "{summary}");
+    Ok(())
+}
+
 
     // A start skips it.
     let mut nodes = without(nodes, dir.path(), 3, &[])?;
