@@ -22,8 +22,16 @@
 //! A node ends if openraft stops, for example because its store failed.
 
 use std::{
-    error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
-    process, sync::Arc, thread, time::Duration,
+    error::Error,
+    fs::File,
+    future::pending,
+    io::{ErrorKind, Read as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process,
+    sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use axum::{
@@ -37,7 +45,10 @@ use axum::{
 use clap::value_parser;
 use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, StorageHelper, metrics::WaitError};
 use serde::Deserialize;
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, Semaphore},
+};
 
 use crate::{
     Result, clients, describe,
@@ -87,9 +98,10 @@ pub struct Settings {
     /// Id of the node in the cluster
     #[arg(long)]
     pub id: u64,
-    /// Address to listen on, which the other nodes and clients use
-    #[arg(long, default_value = "127.0.0.1:7001", value_parser = listen_address)]
-    pub listen: SocketAddr,
+    /// Address to listen on, which the other nodes and clients use [default: 127.0.0.1:7001, or the
+    /// recorded address of a member]
+    #[arg(long, value_parser = listen_address)]
+    pub listen: Option<SocketAddr>,
     /// Directory of the store
     #[arg(long)]
     pub dir: PathBuf,
@@ -128,6 +140,9 @@ pub struct Settings {
 fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
     let address: SocketAddr = text.parse().map_err(|_| NO_ADDRESS)?;
     // The other nodes use the address also after a restart.
+/// Address of a node that is no member, unless `--listen` is passed.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7001);
+
     if address.port() == 0 { Err("port 0; choose a fixed port") } else { Ok(address) }
 }
 
@@ -178,18 +193,21 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     check_directory::<S>(&settings)?;
     let Shares { clients, nodes } = raise_limit()?;
     // Before a store is created.
-    let listener = tokio::net::TcpListener::bind(settings.listen).await;
-    let listener = listener.map_err(|error| {
-        let advice =
-            if settings.new { "use another address" } else { "end the process that listens there" };
-        format!("cannot listen on {}: {error}; {advice}", settings.listen)
-    })?;
+    let bound = if settings.new { Some(listen(&settings, None).await?) } else { None };
     let (storage, mut log, mut state_machine) = S::open(&settings)?;
     let identity = Identity::open(&storage, &mut log, &settings).await?;
     let members = StorageHelper::new(&mut log, &mut state_machine).get_membership().await?;
-    if let Some(member) = members.effective().membership().get_node(&settings.id) {
-        identity.check_address(member, listener.local_addr()?).await?;
-    }
+    let listener = match bound {
+        Some(listener) => listener,
+        None => {
+            let member = members.effective().membership().get_node(&settings.id);
+            let member = member.filter(|member| *member.directory == *identity.directory);
+            if let (Some(member), Some(listen)) = (member, settings.listen) {
+                identity.check_address(member, listen, settings.child).await?;
+            }
+            listen(&settings, member).await?
+        }
+    };
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: HEARTBEAT_INTERVAL,
@@ -217,7 +235,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let node = Arc::new(node);
     if !settings.child {
         report(format_args!("node {} serves at {}", settings.id, listener.local_addr()?));
-        if settings.listen.ip().is_unspecified() {
+        if listener.local_addr()?.ip().is_unspecified() {
             report(
                 "warning: it listens at all addresses of this machine, without authentication; \
                  add it by one that the other nodes and clients reach",
@@ -238,6 +256,23 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
 async fn stopped<C: MapTypes>(raft: Raft<C>) -> String {
     let failed = |metrics: &RaftMetrics<u64, Member>| metrics.running_state.is_err();
     match raft.wait(None).metrics(failed, "openraft stops").await {
+/// Listens at the address in `settings`, or else at the recorded one of `member`.
+async fn listen(settings: &Settings, member: Option<&Member>) -> Result<TcpListener> {
+    let address = match (settings.listen, member) {
+        (Some(listen), _) => listen.to_string(),
+        (None, Some(member)) => member.addr.clone(),
+        (None, None) => LISTEN.to_string(),
+    };
+    let listener = TcpListener::bind(&address).await;
+    Ok(listener.map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse if member.is_some() => "end the process that listens there",
+            _ => "pass a free address of this machine by --listen",
+        };
+        format!("cannot listen on {address}: {error}; {advice}")
+    })?)
+}
+
         Ok(metrics) => metrics.running_state.err().map_or_else(String::new, |e| describe(&e)),
         Err(WaitError::ShuttingDown | WaitError::Timeout(..)) => "it has ended".to_owned(),
     }
