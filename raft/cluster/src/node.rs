@@ -18,7 +18,8 @@
 //! a change of the members may be partial: repeat it until it answers 204. If the addition of a
 //! node was lost, status 409 says so: its directory has joined the cluster, and a new one must
 //! replace it. Status 409 also refuses a change of the members that leaves no majority that
-//! answers. A value has at most 1 MiB. The longest URL is shorter than the longest key of a store.
+//! answers. A value has at most 1 MiB, and the path of a URL 65,000 bytes, which is less than the
+//! longest key of a store.
 //! A node ends if openraft stops, for example because its store failed.
 
 use std::{
@@ -38,7 +39,7 @@ use axum::{
     Router,
     extract::{Query, Request, State},
     http::{StatusCode, Uri, header::LOCATION},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
 };
@@ -65,6 +66,9 @@ use crate::{
 /// The longest body of a request of a client. Entries of two such requests and 4 MiB of others fit
 /// into a request between nodes: one that does not fit would end replication.
 const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest path of a URL. A redirection appends to the URL, which the HTTP library limits.
+const PATH_BYTES_MAX: usize = 65_000;
 
 /// Time in which a client must send the next request, and read the next part of a response.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -136,13 +140,13 @@ pub struct Settings {
     pub planted_bug: Option<String>,
 }
 
+/// Address of a node that is no member, unless `--listen` is passed.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7001);
+
 /// Decodes an address to listen on.
 fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
     let address: SocketAddr = text.parse().map_err(|_| NO_ADDRESS)?;
     // The other nodes use the address also after a restart.
-/// Address of a node that is no member, unless `--listen` is passed.
-const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7001);
-
     if address.port() == 0 { Err("port 0; choose a fixed port") } else { Ok(address) }
 }
 
@@ -252,10 +256,6 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     }
 }
 
-/// Waits until openraft stops, and returns why.
-async fn stopped<C: MapTypes>(raft: Raft<C>) -> String {
-    let failed = |metrics: &RaftMetrics<u64, Member>| metrics.running_state.is_err();
-    match raft.wait(None).metrics(failed, "openraft stops").await {
 /// Listens at the address in `settings`, or else at the recorded one of `member`.
 async fn listen(settings: &Settings, member: Option<&Member>) -> Result<TcpListener> {
     let address = match (settings.listen, member) {
@@ -273,6 +273,10 @@ async fn listen(settings: &Settings, member: Option<&Member>) -> Result<TcpListe
     })?)
 }
 
+/// Waits until openraft stops, and returns why.
+async fn stopped<C: MapTypes>(raft: Raft<C>) -> String {
+    let failed = |metrics: &RaftMetrics<u64, Member>| metrics.running_state.is_err();
+    match raft.wait(None).metrics(failed, "openraft stops").await {
         Ok(metrics) => metrics.running_state.err().map_or_else(String::new, |e| describe(&e)),
         Err(WaitError::ShuttingDown | WaitError::Timeout(..)) => "it has ended".to_owned(),
     }
@@ -300,13 +304,27 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
         .route("/metrics", get(metrics::<S>));
     let router =
         if faults { router.route("/faults/blocked", put(peers::block::<S>)) } else { router };
-    let router = router.layer(from_fn_with_state(node.clone(), check_cluster::<S>));
+    let router = router
+        .method_not_allowed_fallback(async || {
+            (StatusCode::METHOD_NOT_ALLOWED, "the path has no such method")
+        })
+        .layer(from_fn_with_state(node.clone(), check_cluster::<S>))
+        .layer(from_fn(check_path));
     let admit = from_fn_with_state(node.clone(), peers::admit::<S>);
     let peers = limited(peers::router(), PEER_LIMITS).route_layer(admit);
     limited(router, CLIENT_LIMITS)
         .merge(peers)
         .fallback(async || (StatusCode::NOT_FOUND, "no such path"))
         .with_state(node)
+}
+
+/// Refuses a path that is too long.
+async fn check_path(request: Request, next: Next) -> HttpResponse {
+    if request.uri().path().len() <= PATH_BYTES_MAX {
+        return next.run(request).await;
+    }
+    let message = format!("the path has more than {PATH_BYTES_MAX} bytes; use a shorter key");
+    (StatusCode::URI_TOO_LONG, message).into_response()
 }
 
 /// The query of a redirected request.
