@@ -24,6 +24,10 @@ use crate::{
 /// The keyspace with the [`Record`] of the node. It is not replicated.
 const IDENTITY: &str = "node";
 
+/// Message of a build without the feature `planted-bugs`.
+pub(crate) const NO_BUGS: &str = "power cuts and planted bugs need another build: run `cargo \
+                                  build -p sievedb-cluster --features planted-bugs` in raft";
+
 /// The record of a node in its store.
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -219,13 +223,13 @@ fn with_bug(store: Options, bug: Option<&str>) -> Result<sievedb_raft::Options> 
 
 #[cfg(not(feature = "planted-bugs"))]
 fn on_disk(_: &Path) -> Result<Options> {
-    Err("power cuts need the feature planted-bugs".into())
+    Err(NO_BUGS.into())
 }
 
 #[cfg(not(feature = "planted-bugs"))]
 fn with_bug(store: Options, bug: Option<&str>) -> Result<sievedb_raft::Options> {
     match bug {
         None => Ok(sievedb_raft::Options::new(store)),
-        Some(_) => Err("bugs need the feature planted-bugs".into()),
+        Some(_) => Err(NO_BUGS.into()),
     }
 }
