@@ -180,7 +180,7 @@ impl fmt::Display for Error {
             Self::NoStatsFile { path } => write!(
                 f,
                 "the store in {} has no file STATS; set the option stats_file_interval in the \
-                 program that has it open",
+                 program that has it open, unless the store is encrypted",
                 path.display()
             ),
             #[cfg(feature = "encryption")]

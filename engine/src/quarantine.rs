@@ -10,9 +10,10 @@ use crate::text::bytes;
 
 /// A table that a compaction could not read, in whole or in part.
 ///
-/// Compactions do not read it until [`Db::verify`](crate::Db::verify) finds it good, a caller calls
-/// [`Db::compact`](crate::Db::compact), or the store is reopened. After read errors they also retry
-/// on their own: first after 10 s, then after twice as long each time, up to 85 minutes.
+/// Compactions do not read it until [`Db::verify`](crate::Db::verify) finds no damage except to its
+/// filters, a caller calls [`Db::compact`](crate::Db::compact), or the store is reopened. After
+/// read errors they also retry on their own: first after 10 s, then after twice as long each time,
+/// up to 85 minutes.
 ///
 /// Lookups and scans are not affected. Those that need a block that cannot be read fail with
 /// [`Error::Corrupt`] or [`Error::Io`]; others succeed.

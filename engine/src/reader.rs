@@ -432,7 +432,9 @@ macro_rules! read_methods {
             /// file, which may be damaged.
             ///
             /// The steps end at a block that cannot be read. This is not an error: the explanation
-            /// reports it in [`TableStep::failure`](crate::explain::TableStep::failure).
+            /// reports it in [`TableStep::failure`](crate::explain::TableStep::failure), or in
+            /// [`Explanation::older_failure`](crate::Explanation::older_failure) below a merge
+            /// operand.
             ///
             /// # Errors
             ///

@@ -78,6 +78,10 @@ impl fmt::Display for Error {
                 write!(f, "postcard cannot encode and decode entry {index}; ")?;
                 f.write_str("use a request type that Application::Request permits")
             }
+            Self::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                write!(f, "{} is missing; restart this node, or if its store ", path.display())?;
+                f.write_str("is missing, too, remove the node and add a new one")
+            }
             Self::Io { path, .. } => {
                 write!(f, "cannot use {}; check its permissions and free space", path.display())
             }
@@ -150,8 +154,10 @@ mod tests {
 
     #[test]
     fn an_io_error_names_the_file_and_the_remedy() {
-        let error = Error::at("snapshots/0".as_ref())(io::ErrorKind::PermissionDenied.into());
-        let text = "cannot use snapshots/0; check its permissions and free space";
-        assert_eq!(error.to_string(), text);
+        let text = |kind: io::ErrorKind| Error::at("snapshots/0".as_ref())(kind.into()).to_string();
+        let expected = "cannot use snapshots/0; check its permissions and free space";
+        assert_eq!(text(io::ErrorKind::PermissionDenied), expected);
+        let missing = text(io::ErrorKind::NotFound);
+        assert!(missing.starts_with("snapshots/0 is missing; restart this node"), "{missing}");
     }
 }

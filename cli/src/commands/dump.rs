@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 
 /// Prints the bytes of a file of a store with their meaning.
 ///
-/// Prints the readable parts of a damaged file. Takes no lock: another process may have the store
-/// open.
+/// Prints the readable parts of a damaged file. A damaged log or manifest is printed up to the
+/// damage. Takes no lock: another process may have the store open.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Table (`.sst`), filter (`.filter`), blob file (`.blob`), log segment (`.log`),

@@ -50,7 +50,9 @@ fn stats_watch_reads_an_open_store() {
     let store = text(&path);
     assert!(failure(&["stats", store, "--watch"]).contains("there is no store"));
     output(&["put", store, "a", "1"]);
-    assert!(failure(&["stats", store, "--watch"]).contains("the option stats_file_interval"));
+    let failed = failure(&["stats", store, "--watch"]);
+    assert!(failed.contains("the option stats_file_interval"), "{failed}");
+    assert!(failed.contains("unless the store is encrypted"), "{failed}");
 
     let plain = sievedb::Db::open(&path).unwrap();
     assert!(failure(&["stats", store]).contains("the option stats_file_interval"), "it is locked");

@@ -25,6 +25,8 @@ pub struct Explanation {
     pub range_tombstone: Option<u64>,
     /// Merge operands that make the value, newest first; empty without any.
     pub operands: Vec<OperandStep>,
+    /// Error of reading the versions below a merge operand, with file and offset.
+    pub older_failure: Option<String>,
     /// Result of the lookup.
     pub answer: ExplainedAnswer,
     /// Cost of the lookup.
@@ -47,7 +49,8 @@ pub enum ExplainedAnswer {
     /// No memtable and no table has a version of the key.
     Absent,
     /// A block that decides the answer cannot be read, so a lookup of the key fails.
-    /// [`TableStep::failure`] of the last table searched has the error.
+    /// [`TableStep::failure`] of the last table searched has the error, or, below a merge operand,
+    /// [`Explanation::older_failure`].
     Unknown,
 }
 

@@ -32,6 +32,9 @@ impl fmt::Display for Explanation {
             let (from, to) = (oldest.sequence, newest.sequence);
             writeln!(f, "{count} of {}, with sequences from {from} to {to}", long(bytes))?;
         }
+        if let Some(failure) = &self.older_failure {
+            writeln!(f, "failed below a merge operand: {failure}")?;
+        }
         if let Some(sequence) = self.range_tombstone {
             writeln!(f, "a range tombstone with sequence {sequence} covers the key")?;
         }

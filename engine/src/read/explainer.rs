@@ -119,10 +119,7 @@ impl Observer<u64> for StepRecorder {
         self.cost.bytes_read += counts.bytes_read;
         let table = &mut self.tables[number];
         table.blocks = steps;
-        table.failure = error.map(|error| {
-            let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
-            format!("{error}{cause}")
-        });
+        table.failure = error.map(with_source);
     }
 }
 
@@ -149,18 +146,23 @@ impl Lookup<'_> {
         let looked_up = this.find(view, &ThreadCounters::aside(), &mut recorder);
         let StepRecorder { memtables, mut tables, cost } = recorder;
         let has_failed = tables.iter().any(|table| table.failure.is_some());
-        let value = match looked_up {
-            Err(_) if has_failed => None,
-            looked_up => looked_up?,
-        };
         for table in tables.iter_mut().filter(|table| table.is_skipped) {
             table.filter.verdict = FilterVerdict::NotProbed;
         }
         let in_memtables = memtables.iter().find_map(|step| step.found);
         let found = in_memtables.or_else(|| tables.iter().find_map(|step| step.found));
+        let is_merged = found.is_some_and(|newest| newest.is_operand);
+        let (value, older_failure) = match looked_up {
+            Err(_) if has_failed => (None, None),
+            Err(error) if is_merged && error.is_of_file() => (None, Some(with_source(&error))),
+            looked_up => (looked_up?, None),
+        };
         let mut operands = Vec::new();
-        if value.is_some() && found.is_some_and(|newest| newest.is_operand) {
-            let stored = self.operands(view, &ThreadCounters::aside())?;
+        if is_merged && !has_failed {
+            let stored = match self.operands(view, &ThreadCounters::aside()) {
+                Err(_) if older_failure.is_some() => Vec::new(),
+                stored => stored?,
+            };
             operands.extend(stored.into_iter().map(|(sequence, operand)| OperandStep {
                 sequence,
                 operand_bytes: operand.len() as u64,
@@ -169,7 +171,7 @@ impl Lookup<'_> {
         let cover = view.newest_cover(self.key, self.at.sequence, 0);
         let answer = match value {
             Some(value_bytes) => ExplainedAnswer::Present { value_bytes },
-            None if has_failed => ExplainedAnswer::Unknown,
+            None if has_failed || older_failure.is_some() => ExplainedAnswer::Unknown,
             None => match found {
                 Some(found) if found.expiry_ms.is_some() && found.sequence >= cover => {
                     ExplainedAnswer::Expired
@@ -189,10 +191,16 @@ impl Lookup<'_> {
             tables,
             range_tombstone: (cover > 0).then_some(cover),
             operands,
+            older_failure,
             answer,
             cost,
         })
     }
+}
+
+fn with_source(error: &Error) -> String {
+    let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+    format!("{error}{cause}")
 }
 
 fn version(trailer: Trailer, stored: &[u8]) -> FoundVersion {

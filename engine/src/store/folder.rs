@@ -3,16 +3,21 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::{
     Error, Options, Result,
+    clock::Clock,
     error::LOCK,
     file_name::{FileName, REPAIR, REPLICA},
     fs::{FileLock, Fs, existing},
     manifest::check_no_store,
     options::ReadMode,
 };
+
+/// Time between two attempts to lock a store.
+const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// A longer lock file holds no process id.
 const PROCESS_ID_BYTES_MAX: u64 = 16;
@@ -25,6 +30,26 @@ const PROCESS_ID_BYTES_MAX: u64 = 16;
 pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(folder);
     fs.lock(&path).map_err(|error| not_locked(fs, folder, path, error))
+}
+
+/// Locks the store in `folder` as [`lock_folder`] does, by two attempts: a process that only looks
+/// whether the store is open holds the lock for a moment.
+///
+/// # Errors
+///
+/// As [`lock_folder`].
+pub(super) fn lock_to_write(
+    fs: &dyn Fs,
+    clock: &dyn Clock,
+    folder: &Path,
+) -> Result<Box<dyn FileLock>> {
+    match lock_folder(fs, folder) {
+        Err(Error::Locked { .. }) => {
+            clock.sleep(LOCK_RETRY);
+            lock_folder(fs, folder)
+        }
+        locked => locked,
+    }
 }
 
 /// Locks the store in `folder`, shared with other readers. Returns `None` if the lock file is

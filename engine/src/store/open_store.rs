@@ -21,7 +21,7 @@ use crate::{
     store::Store,
     store::folder::{
         Checked, check_new, check_no_refresh, check_no_repair, check_read_mode, check_store,
-        create_dir, lock_folder, lock_to_read, refused,
+        create_dir, lock_to_read, lock_to_write, refused,
     },
     store::follower::{self, Follower, tail::Tail},
     store::logged_values::ValueFiles,
@@ -91,7 +91,7 @@ impl OpenStore {
         let lock = match options.read_only {
             true if options.follow => None,
             true => lock_to_read(&*options.fs, folder)?,
-            false => Some(lock_folder(&*options.fs, folder)?),
+            false => Some(lock_to_write(&*options.fs, &*options.clock, folder)?),
         };
         // A repair holds the lock until it ends.
         if !options.is_repair {

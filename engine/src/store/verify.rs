@@ -21,7 +21,11 @@ use crate::{
         verify_table::{TableVerifier, VerifiedTable},
     },
     table::{TableMeta, files::TableFiles},
-    verify_report::VerifyProgress,
+    verify_report::{
+        VerifyProblem,
+        VerifyProblemKind::{FilterUnusable, FilterWrong},
+        VerifyProgress,
+    },
     wal::{
         chain::Segments,
         replay::{Replayed, TornTail, replay},
@@ -88,7 +92,12 @@ impl Store {
                 });
                 let Some(quarantined) = live.quarantined(keyspace, level) else { continue };
                 let mut found = verifier.report.problems[problems..].iter();
-                if found.any(|problem| *problem.path == *live.path) || is_cancelled() {
+                // Compactions do not read filters.
+                let pauses = |problem: &VerifyProblem| {
+                    *problem.path == *live.path
+                        && !matches!(problem.kind, FilterUnusable | FilterWrong)
+                };
+                if found.any(pauses) || is_cancelled() {
                     verifier.report.quarantined.push(quarantined);
                 } else {
                     live.quarantine.lift();

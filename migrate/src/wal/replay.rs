@@ -133,8 +133,8 @@ impl<'a> Replay<'a> {
         if preparing.is_some() {
             return Err(corrupt("a transaction has no end"));
         }
-        let end = batch.sequence + u64::from(batch.count);
-        self.next_sequence = end.max(sequence);
+        // Writes take their numbers when they are applied, those of a transaction at its commit.
+        self.next_sequence = sequence;
         Ok(())
     }
 

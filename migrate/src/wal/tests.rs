@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{LogReader, batch::Batch};
-use crate::{checksum::masked_crc32c, file::File};
+use super::{LogReader, Replay, batch::Batch};
+use crate::{checksum::masked_crc32c, file::File, manifest::Manifest};
 
 /// Returns a fragment with a valid checksum. `log` is set for recyclable fragments.
 fn fragment(kind: u8, log: Option<u32>, bytes: &[u8]) -> Vec<u8> {
@@ -58,6 +58,37 @@ fn recycled_log_ends_before_records_of_the_earlier_log() {
     let mut garbage = fragment(5, Some(7), b"new");
     garbage.extend_from_slice(&[0xab; 40]);
     assert_eq!(read(&garbage).unwrap().0, vec![b"new".to_vec()]);
+}
+
+/// Returns the record of a batch with this sequence number and count.
+fn batch(sequence: u64, count: u32, operations: &[u8]) -> Vec<u8> {
+    [&sequence.to_le_bytes()[..], &count.to_le_bytes(), operations].concat()
+}
+
+/// Replays logs 7 and 8. Log 7 ends with an incomplete record.
+fn replay(seventh: &[u8], eighth: &[u8]) -> Result<(), String> {
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = Manifest::default();
+    let mut replay = Replay::new(&manifest);
+    let torn = [fragment(1, None, seventh), vec![1, 2, 3]].concat();
+    for (number, log) in [(7, torn), (8, fragment(1, None, eighth))] {
+        let path = directory.path().join(format!("{number:06}.log"));
+        std::fs::write(&path, log).unwrap();
+        replay.log(&path, number).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn no_batch_may_be_missing_behind_an_incomplete_record() {
+    let put = b"\x01\x01k\x01v";
+    assert_eq!(replay(&batch(5, 1, put), &batch(6, 1, put)), Ok(()));
+    let refused = replay(&batch(5, 1, put), &batch(7, 1, put)).unwrap_err();
+    assert!(refused.contains("a later log has newer data"), "{refused}");
+    // The writes of a transaction take no sequence numbers before its commit.
+    let prepare = [b"\x09", &put[..], b"\x0a\x01t"].concat();
+    assert_eq!(replay(&batch(5, 1, &prepare), &batch(5, 1, put)), Ok(()));
+    assert_eq!(replay(&batch(5, 1, &prepare), &batch(5, 0, b"\x0b\x01t")), Ok(()));
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::{
     linearizability::{Action, Operation, Value, violations},
     places::Places,
     processes::Processes,
+    storage::NO_BUGS,
     votes,
 };
 
@@ -224,6 +225,11 @@ impl Run {
 
     /// Returns a cluster in `dir` whose nodes have further `arguments`. None of them runs.
     pub(crate) fn nodes(&self, dir: &Path, arguments: &[&str]) -> Result<Processes> {
+        let is_planted = self.faults == Faults::PowerCuts || self.planted_bug.is_some();
+        if is_planted && cfg!(not(feature = "planted-bugs")) {
+            // Each node would report it.
+            return Err(NO_BUGS.into());
+        }
         let count = usize::try_from(NODES)?;
         let places =
             if self.namespaces { Places::namespaces(count) } else { Places::loopback(count) };

@@ -143,8 +143,10 @@ pub(crate) async fn build_snapshot<S: Storage>(State(node): Shared<S>) -> HttpRe
         node.raft.wait(Some(SNAPSHOT_PATIENCE)).metrics(purged, "the log is purged").await?;
         Ok::<_, Box<dyn Error + Send + Sync>>(())
     };
-    match built.await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => failed(&*error),
+    let Err(error) = built.await else { return StatusCode::NO_CONTENT.into_response() };
+    // A failure stops openraft, and then a wait reports only that.
+    match &node.raft.metrics().borrow().running_state {
+        Ok(()) => failed(&*error),
+        Err(stopped) => failed(stopped),
     }
 }

@@ -76,7 +76,9 @@ pub(crate) fn clear(dir: &Path, kept: bool) -> Result<()> {
     Ok(())
 }
 
-/// Names the path in an error.
-fn named<T>(path: &Path, result: io::Result<T>) -> Result<T> {
-    Ok(result.map_err(|error| format!("{}: {error}", path.display()))?)
+/// Adds the path and advice to an error.
+pub(crate) fn named<T>(path: &Path, result: io::Result<T>) -> Result<T> {
+    Ok(result.map_err(|error| {
+        format!("cannot use {}: {error}; pass a directory that this user may write", path.display())
+    })?)
 }

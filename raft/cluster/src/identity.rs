@@ -12,7 +12,7 @@ use std::{
     fmt,
     fs::File,
     hash::{BuildHasher as _, RandomState},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -20,7 +20,7 @@ use std::{
 use openraft::storage::RaftLogStorage as _;
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, node::Settings, storage::Storage};
+use crate::{Result, directories::named, node::Settings, storage::Storage};
 
 /// A member of a cluster, as the membership names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,10 +101,9 @@ impl fmt::Display for Removed {
 
 impl Error for Removed {}
 
-/// Returns advice for a node that has lost acknowledged entries.
-pub(crate) fn replacement(id: u64) -> String {
-    format!("remove node {id} from the cluster, and add a new node with an empty directory")
-}
+/// Advice for a node that may have lost acknowledged entries.
+pub(crate) const REPLACEMENT: &str =
+    "remove this node from the cluster, and add a new node with an empty directory";
 
 /// Returns `true` if the directory of a node records that its cluster has removed it.
 pub(crate) fn is_removed(dir: &Path) -> bool {
@@ -142,7 +141,7 @@ pub(crate) fn is_unused(dir: &Path) -> Result<bool> {
     match std::fs::read_dir(dir) {
         Ok(mut entries) => Ok(entries.next().is_none()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(format!("{}: {error}", dir.display()).into()),
+        Err(error) => named(dir, Err(error)),
     }
 }
 
@@ -195,27 +194,39 @@ impl Identity {
     }
 
     /// Checks that this node, which is `member`, listens at the recorded address, which the other
-    /// members and redirections use.
+    /// members and redirections use. `is_child` is set for a node of a command such as `start`.
     ///
     /// # Errors
     ///
     /// If it listens at another one.
-    pub(crate) async fn check_address(&self, member: &Member, listen: SocketAddr) -> Result<()> {
-        let Member { addr, directory } = member;
+    pub(crate) async fn check_address(
+        &self,
+        member: &Member,
+        listen: SocketAddr,
+        is_child: bool,
+    ) -> Result<()> {
+        let addr = &member.addr;
         // A name that cannot be resolved now may be that of this machine.
-        let Ok(mut recorded) = tokio::net::lookup_host(addr).await else { return Ok(()) };
+        let Ok(recorded) = tokio::net::lookup_host(addr).await else { return Ok(()) };
+        let recorded: Vec<_> = recorded.collect();
         let is_any = listen.ip().is_unspecified();
-        let is_recorded = |recorded: SocketAddr| {
+        let is_recorded = |recorded: &SocketAddr| {
             recorded.port() == listen.port() && (is_any || recorded.ip() == listen.ip())
         };
-        if **directory != *self.directory || recorded.any(is_recorded) {
+        if recorded.iter().any(is_recorded) {
             return Ok(());
         }
-        Err(format!(
-            "node {} is a member at {addr}; start it there, or remove it and add a new one",
-            self.id
-        )
-        .into())
+        let id = self.id;
+        // The nodes of `start` have successive ports.
+        let first = recorded.iter().find(|recorded| recorded.ip() == Ipv4Addr::LOCALHOST);
+        let before = id.checked_sub(1).and_then(|before| u16::try_from(before).ok());
+        let first = first.and_then(|node| node.port().checked_sub(before?));
+        let advice = match first.filter(|_| is_child) {
+            Some(first) => format!("pass --port {first}"),
+            None => "start it by `sieve-cluster node` without --listen".to_owned(),
+        };
+        Err(format!("node {id} is a member at {addr}; {advice}, or remove it and add a new one")
+            .into())
     }
 
     /// Returns the id of the cluster, or `None` before the first request of a cluster.

@@ -62,6 +62,8 @@ pub mod storage;
 mod stream;
 pub mod votes;
 
+use identity::REPLACEMENT;
+
 /// The result of a call of this crate.
 pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -70,7 +72,13 @@ pub fn report(line: impl Display) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Returns the message of an error, and those of its causes in lines of their own.
+/// Advice of the engine about damage. A node with a repaired store, or with a backup, would lack
+/// its vote and acknowledged entries.
+const STORE_ADVICE: &str = "run `sieve verify` to list all damage, then restore a backup or copy \
+                            what can be read with `sieve repair`";
+
+/// Returns the message of an error, and those of its causes in lines of their own. Replaces
+/// the engine's advice about damage: errors of openraft contain only its text.
 #[must_use]
 pub fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -83,12 +91,24 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
         }
         cause = error.source();
     }
-    text
+    text.replace(STORE_ADVICE, REPLACEMENT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_error_advises_to_repair_the_store_of_a_node() {
+        let (path, source) = ("000007.log".into(), sievedb::Corruption::Missing { what: "block" });
+        let damage = sievedb::Error::Corrupt { path, offset: 64, source };
+        let error = sievedb_raft::Error::Store(damage);
+        let openraft = openraft::StorageIOError::<u64>::read(openraft::AnyError::new(&error));
+        for text in [describe(&error), describe(&openraft)] {
+            assert!(text.contains("000007.log is corrupt near byte 64"), "{text}");
+            assert!(text.contains(REPLACEMENT) && !text.contains("repair"), "{text}");
+        }
+    }
 
     #[test]
     fn an_error_is_described_with_its_causes_once() {

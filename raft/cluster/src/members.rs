@@ -312,7 +312,10 @@ pub(crate) fn reason(error: &ChangeError) -> String {
 
 /// Returns status 400 for a node that does not answer as expected.
 fn no_node(id: u64, addr: &str, error: &(dyn std::error::Error + 'static)) -> HttpResponse {
-    let message = format!("no node {id} at {addr:?}: {}", describe(error));
+    let message = format!(
+        "no node {id} answers at {addr:?}; start it there, or correct the address: {}",
+        describe(error)
+    );
     (StatusCode::BAD_REQUEST, message).into_response()
 }
 

@@ -18,31 +18,43 @@
 //! a change of the members may be partial: repeat it until it answers 204. If the addition of a
 //! node was lost, status 409 says so: its directory has joined the cluster, and a new one must
 //! replace it. Status 409 also refuses a change of the members that leaves no majority that
-//! answers. A value has at most 1 MiB. The longest URL is shorter than the longest key of a store.
+//! answers. A value has at most 1 MiB, and the path of a URL 65,000 bytes, which is less than the
+//! longest key of a store.
 //! A node ends if openraft stops, for example because its store failed.
 
 use std::{
-    error::Error, fs::File, future::pending, io::Read as _, net::SocketAddr, path::PathBuf,
-    process, sync::Arc, thread, time::Duration,
+    error::Error,
+    fs::File,
+    future::pending,
+    io::{ErrorKind, Read as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process,
+    sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use axum::{
     Router,
     extract::{Query, Request, State},
     http::{StatusCode, Uri, header::LOCATION},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
 };
 use clap::value_parser;
 use openraft::{Config, Raft, RaftMetrics, SnapshotPolicy, StorageHelper, metrics::WaitError};
 use serde::Deserialize;
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, Semaphore},
+};
 
 use crate::{
     Result, clients, describe,
     files::{Shares, raise_limit},
-    identity::{Identity, Member, Removed, check_directory, replacement},
+    identity::{Identity, Member, Removed, check_directory},
     members,
     metrics::{metrics, status},
     network::{Blocked, MapTypes, Network},
@@ -54,6 +66,9 @@ use crate::{
 /// The longest body of a request of a client. Entries of two such requests and 4 MiB of others fit
 /// into a request between nodes: one that does not fit would end replication.
 const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest path of a URL. A redirection appends to the URL, which the HTTP library limits.
+const PATH_BYTES_MAX: usize = 65_000;
 
 /// Time in which a client must send the next request, and read the next part of a response.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -87,9 +102,10 @@ pub struct Settings {
     /// Id of the node in the cluster
     #[arg(long)]
     pub id: u64,
-    /// Address to listen on, which the other nodes and clients use
-    #[arg(long, default_value = "127.0.0.1:7001", value_parser = listen_address)]
-    pub listen: SocketAddr,
+    /// Address to listen on, which the other nodes and clients use [default: 127.0.0.1:7001, or the
+    /// recorded address of a member]
+    #[arg(long, value_parser = listen_address)]
+    pub listen: Option<SocketAddr>,
     /// Directory of the store
     #[arg(long)]
     pub dir: PathBuf,
@@ -124,6 +140,9 @@ pub struct Settings {
     pub planted_bug: Option<String>,
 }
 
+/// Address of a node that is no member, unless `--listen` is passed.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7001);
+
 /// Decodes an address to listen on.
 fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
     let address: SocketAddr = text.parse().map_err(|_| NO_ADDRESS)?;
@@ -133,11 +152,6 @@ fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
 
 /// Message for an address that is none.
 pub(crate) const NO_ADDRESS: &str = "not an address such as 127.0.0.1:7001";
-
-/// Advice of the engine about damage. A node with a repaired store, or with a backup, would lack
-/// its vote and acknowledged entries.
-const STORE_ADVICE: &str = "run `sieve verify` to list all damage, then restore a backup or copy \
-                            what can be read with `sieve repair`";
 
 /// Time in which a majority must accept an entry. A leader of openraft 0.9 without a majority waits
 /// for ever.
@@ -174,18 +188,6 @@ pub(crate) type Shared<S> = State<Arc<Node<S>>>;
 /// [`Removed`] if the cluster removes the node, or has removed it. If the directory has no node or
 /// another one, if the address is in use, and when openraft stops.
 pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
-    let id = settings.id;
-    run::<S>(settings).await.map_err(|error| {
-        let text = describe(&*error);
-        if text.contains(STORE_ADVICE) {
-            text.replace(STORE_ADVICE, &replacement(id)).into()
-        } else {
-            error
-        }
-    })
-}
-
-async fn run<S: Storage>(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -195,18 +197,21 @@ async fn run<S: Storage>(settings: Settings) -> Result<()> {
     check_directory::<S>(&settings)?;
     let Shares { clients, nodes } = raise_limit()?;
     // Before a store is created.
-    let listener = tokio::net::TcpListener::bind(settings.listen).await;
-    let listener = listener.map_err(|error| {
-        let advice =
-            if settings.new { "use another address" } else { "end the process that listens there" };
-        format!("cannot listen on {}: {error}; {advice}", settings.listen)
-    })?;
+    let bound = if settings.new { Some(listen(&settings, None).await?) } else { None };
     let (storage, mut log, mut state_machine) = S::open(&settings)?;
     let identity = Identity::open(&storage, &mut log, &settings).await?;
     let members = StorageHelper::new(&mut log, &mut state_machine).get_membership().await?;
-    if let Some(member) = members.effective().membership().get_node(&settings.id) {
-        identity.check_address(member, listener.local_addr()?).await?;
-    }
+    let listener = match bound {
+        Some(listener) => listener,
+        None => {
+            let member = members.effective().membership().get_node(&settings.id);
+            let member = member.filter(|member| *member.directory == *identity.directory);
+            if let (Some(member), Some(listen)) = (member, settings.listen) {
+                identity.check_address(member, listen, settings.child).await?;
+            }
+            listen(&settings, member).await?
+        }
+    };
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: HEARTBEAT_INTERVAL,
@@ -234,7 +239,7 @@ async fn run<S: Storage>(settings: Settings) -> Result<()> {
     let node = Arc::new(node);
     if !settings.child {
         report(format_args!("node {} serves at {}", settings.id, listener.local_addr()?));
-        if settings.listen.ip().is_unspecified() {
+        if listener.local_addr()?.ip().is_unspecified() {
             report(
                 "warning: it listens at all addresses of this machine, without authentication; \
                  add it by one that the other nodes and clients reach",
@@ -249,6 +254,23 @@ async fn run<S: Storage>(settings: Settings) -> Result<()> {
         () = planted_stop => Err("a planted bug has stopped the node".into()),
         () = node.removed.notified() => Err(Removed::record(settings.id, &node.dir)?.into()),
     }
+}
+
+/// Listens at the address in `settings`, or else at the recorded one of `member`.
+async fn listen(settings: &Settings, member: Option<&Member>) -> Result<TcpListener> {
+    let address = match (settings.listen, member) {
+        (Some(listen), _) => listen.to_string(),
+        (None, Some(member)) => member.addr.clone(),
+        (None, None) => LISTEN.to_string(),
+    };
+    let listener = TcpListener::bind(&address).await;
+    Ok(listener.map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse if member.is_some() => "end the process that listens there",
+            _ => "pass a free address of this machine by --listen",
+        };
+        format!("cannot listen on {address}: {error}; {advice}")
+    })?)
 }
 
 /// Waits until openraft stops, and returns why.
@@ -282,13 +304,27 @@ fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
         .route("/metrics", get(metrics::<S>));
     let router =
         if faults { router.route("/faults/blocked", put(peers::block::<S>)) } else { router };
-    let router = router.layer(from_fn_with_state(node.clone(), check_cluster::<S>));
+    let router = router
+        .method_not_allowed_fallback(async || {
+            (StatusCode::METHOD_NOT_ALLOWED, "the path has no such method")
+        })
+        .layer(from_fn_with_state(node.clone(), check_cluster::<S>))
+        .layer(from_fn(check_path));
     let admit = from_fn_with_state(node.clone(), peers::admit::<S>);
     let peers = limited(peers::router(), PEER_LIMITS).route_layer(admit);
     limited(router, CLIENT_LIMITS)
         .merge(peers)
         .fallback(async || (StatusCode::NOT_FOUND, "no such path"))
         .with_state(node)
+}
+
+/// Refuses a path that is too long.
+async fn check_path(request: Request, next: Next) -> HttpResponse {
+    if request.uri().path().len() <= PATH_BYTES_MAX {
+        return next.run(request).await;
+    }
+    let message = format!("the path has more than {PATH_BYTES_MAX} bytes; use a shorter key");
+    (StatusCode::URI_TOO_LONG, message).into_response()
 }
 
 /// The query of a redirected request.

@@ -15,7 +15,7 @@ use sievedb_raft::{LogStore, Reads, SnapshotReceiver, StateMachine};
 use crate::{
     Result,
     files::TABLES_MAX,
-    identity::{Record, replacement},
+    identity::{REPLACEMENT, Record},
     map::Map,
     network::{MapTypes, Types},
     node::Settings,
@@ -23,6 +23,10 @@ use crate::{
 
 /// The keyspace with the [`Record`] of the node. It is not replicated.
 const IDENTITY: &str = "node";
+
+/// Message of a build without the feature `planted-bugs`.
+pub(crate) const NO_BUGS: &str = "power cuts and planted bugs need another build: run `cargo \
+                                  build -p sievedb-cluster --features planted-bugs` in raft";
 
 /// The record of a node in its store.
 #[derive(Serialize, Deserialize)]
@@ -146,9 +150,8 @@ impl Storage for Sieve {
         let Some(stored) = self.db.keyspace(IDENTITY)?.get("record")? else { return Ok(None) };
         let Stored { record, store } = serde_json::from_slice(&stored)?;
         if store.is_some_and(|store| store != self.store_id()) {
-            let advice = replacement(record.id);
             return Err(format!(
-                "the store is a repaired one, which may lack acknowledged entries; {advice}"
+                "the store is a repaired one, which may lack acknowledged entries; {REPLACEMENT}"
             )
             .into());
         }
@@ -220,13 +223,13 @@ fn with_bug(store: Options, bug: Option<&str>) -> Result<sievedb_raft::Options> 
 
 #[cfg(not(feature = "planted-bugs"))]
 fn on_disk(_: &Path) -> Result<Options> {
-    Err("power cuts need the feature planted-bugs".into())
+    Err(NO_BUGS.into())
 }
 
 #[cfg(not(feature = "planted-bugs"))]
 fn with_bug(store: Options, bug: Option<&str>) -> Result<sievedb_raft::Options> {
     match bug {
         None => Ok(sievedb_raft::Options::new(store)),
-        Some(_) => Err("bugs need the feature planted-bugs".into()),
+        Some(_) => Err(NO_BUGS.into()),
     }
 }

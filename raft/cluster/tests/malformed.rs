@@ -11,7 +11,7 @@ use tokio::{
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(30);
-const KEY_BYTES_MAX: usize = 64 << 10;
+const PATH_BYTES_MAX: usize = 65_000;
 
 async fn cluster(dir: &Path) -> Result<(Processes, Client)> {
     let arguments = ["--election-timeout", "2000"];
@@ -26,16 +26,29 @@ async fn cluster(dir: &Path) -> Result<(Processes, Client)> {
 async fn a_key_that_is_too_long_is_refused() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let (nodes, client) = cluster(dir.path()).await?;
-    let long = "k".repeat(KEY_BYTES_MAX - 100);
+    let long = "k".repeat(PATH_BYTES_MAX - "/cas/".len());
     client.put(&long, "1").await?;
     assert!(client.compare_and_set(&long, Some("1"), "2").await?.stored);
-    assert_eq!(client.get(&long).await?.as_deref(), Some("2"));
+    let leader = nodes.leader().await?;
+    let urls = [leader, leader % 3 + 1].map(|node| nodes.url(node));
+    // Follows redirects.
+    let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
+    for url in &urls {
+        assert_eq!(http.get(format!("{url}/kv/{long}")).send().await?.text().await?, "2");
+    }
     for (method, kind) in [("PUT", "kv"), ("GET", "kv"), ("POST", "cas")] {
-        let address = nodes.peer_address(nodes.leader().await?);
-        let mut connection = TcpStream::connect(address).await?;
-        let key = "k".repeat(KEY_BYTES_MAX + 1);
-        let head =
-            format!("{method} /{kind}/{key} HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nv");
+        let key = "k".repeat(PATH_BYTES_MAX + 1 - format!("/{kind}/").len());
+        for url in &urls {
+            let request = http.request(method.parse()?, format!("{url}/{kind}/{key}"));
+            let answer = request.body("v").send().await?;
+            assert_eq!(answer.status(), 414, "{method}");
+            let message = answer.text().await?;
+            assert!(message.contains("more than 65000 bytes"), "{method}: {message}");
+        }
+        let mut connection = TcpStream::connect(nodes.peer_address(leader)).await?;
+        let head = format!(
+            "{method} /{kind}/{key}{key} HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nv"
+        );
         connection.write_all(head.as_bytes()).await?;
         let mut answer = [0; 12];
         connection.read_exact(&mut answer).await?;
@@ -82,6 +95,10 @@ async fn malformed_requests_are_refused_and_have_no_effect() -> Result<()> {
         let request = request.header("content-type", "application/json");
         let answer = request.body(body.to_vec()).send().await?;
         assert_eq!(answer.status(), status, "{method} {path}");
+        if status == 405 {
+            assert!(answer.headers().contains_key("allow"), "{method} {path}");
+            assert_eq!(answer.text().await?, "the path has no such method", "{method} {path}");
+        }
     }
     // The node may close the connection before it has read the whole body.
     if let Ok(answer) = http.put(format!("{url}/kv/a")).body(vec![b'v'; (1 << 20) + 1]).send().await

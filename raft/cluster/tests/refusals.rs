@@ -1,10 +1,10 @@
 //! Requests that a cluster refuses, and nodes that end.
 
-#![expect(clippy::disallowed_methods, reason = "renames the directory of a node")]
+#![expect(clippy::disallowed_methods, reason = "directories of nodes")]
 
 use std::{
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -95,11 +95,12 @@ async fn only_nodes_that_answer_become_members() -> Result<()> {
     let second = client.call("PUT", "/members/4", &nodes.peer_address(other)).await;
     assert_eq!(status(&second), Some(400));
     for nowhere in ["127.0.0.1:1", "127.0.0.1", "127.0.0.1:1/x", "", "a b:1"] {
-        assert_eq!(
-            status(&client.call("PUT", "/members/4", nowhere).await),
-            Some(400),
-            "{nowhere}"
-        );
+        match client.call("PUT", "/members/4", nowhere).await {
+            Err(Failure::Refused(400, message)) => {
+                assert!(message.contains("start it there, or correct the address"), "{message}");
+            }
+            other => return Err(format!("{nowhere}: {other:?}").into()),
+        }
     }
     let moved = client.call("PUT", &format!("/members/{other}"), "127.0.0.1:1").await;
     assert_eq!(status(&moved), Some(409));
@@ -436,6 +437,34 @@ fn a_node_that_cannot_start_reports_the_cause() -> Result<()> {
     let message = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("caused by: ") && message.contains("os error"), "{message}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_in_a_deleted_directory_names_the_cause() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let address = Places::loopback(1)?.peer_address(1).to_string();
+    let mut node = tokio::process::Command::new(PROGRAM);
+    node.args(["node", "--new", "--id", "1", "--listen", &address, "--dir"]);
+    node.arg(dir.path().join("node")).stderr(Stdio::piped()).kill_on_drop(true);
+    let node = node.spawn()?;
+    let client = Client::new(&format!("http://{address}"), PATIENCE)?;
+    let (body, deadline) = (format!(r#"{{"1": {address:?}}}"#), Instant::now() + PATIENCE);
+    while let Err(error) = client.call("POST", "/members", &body).await {
+        assert!(Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    while let Err(error) = client.put("name", "anna").await {
+        assert!(Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    std::fs::remove_dir_all(dir.path().join("node"))?;
+    // The node may end before it answers.
+    let answer = client.call("POST", "/snapshot", "").await.expect_err("no directory").to_string();
+    assert!(!answer.contains("shutting down"), "{answer}");
+    let output = tokio::time::timeout(2 * PATIENCE, node.wait_with_output()).await??;
+    let message = String::from_utf8(output.stderr)?;
+    assert!(message.contains("is missing; restart this node"), "{message}");
     Ok(())
 }
 

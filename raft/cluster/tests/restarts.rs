@@ -2,10 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "directories of nodes")]
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, net::TcpListener, path::Path, process::Stdio, time::Duration};
 
 use sievedb::{OlderValues, Options};
 use sievedb_cluster::{Result, client::Failure, places::Places, processes::Processes};
+use tokio::time::timeout;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,12 +18,19 @@ fn nodes(dir: &Path, count: usize) -> Result<Processes> {
     Ok(Processes::new(Path::new(PROGRAM), dir, Places::loopback(count)?, &ARGUMENTS))
 }
 
+/// Returns a command that restarts a node by hand, without `--listen`.
+fn restart(nodes: &Processes, node: u64) -> tokio::process::Command {
+    let mut restart = tokio::process::Command::new(PROGRAM);
+    restart.args(["node", "--id", &node.to_string(), "--dir"]).arg(nodes.dir(node));
+    restart.kill_on_drop(true);
+    restart
+}
+
 /// Restarts a node by hand. Returns the exit status and the message of its failure.
 async fn failed_restart(nodes: &Processes, node: u64, listen: &str) -> Result<(i32, String)> {
-    let mut restart = tokio::process::Command::new(PROGRAM);
-    restart.args(["node", "--id", &node.to_string(), "--listen", listen]).kill_on_drop(true);
-    let output = restart.arg("--dir").arg(nodes.dir(node)).output();
-    let output = tokio::time::timeout(PATIENCE, output).await??;
+    let mut restart = restart(nodes, node);
+    let output = restart.args(["--listen", listen]).output();
+    let output = timeout(PATIENCE, output).await??;
     let status = output.status.code().ok_or("a signal")?;
     Ok((status, String::from_utf8(output.stderr)?))
 }
@@ -37,15 +45,27 @@ async fn a_member_restarts_only_at_its_address() -> Result<()> {
     nodes.applied(follower, index, PATIENCE).await?;
     nodes.kill(follower);
 
-    let (status, used) = failed_restart(&nodes, follower, &nodes.peer_address(leader)).await?;
-    assert_eq!(status, 2, "{used}");
-    assert!(used.contains("cannot listen on") && !used.contains("another address"), "{used}");
+    let address = nodes.peer_address(follower);
+    let expected = format!("node {follower} is a member at {address}; start it by");
     let other = Places::loopback(1)?.peer_address(1).to_string();
-    let (_, moved) = failed_restart(&nodes, follower, &other).await?;
-    let expected = format!("node {follower} is a member at {}", nodes.peer_address(follower));
-    assert!(moved.contains(&expected) && moved.contains("start it there"), "{moved}");
-    nodes.start(follower)?;
-    nodes.leader().await?;
+    for listen in [nodes.peer_address(leader), other] {
+        let (status, moved) = failed_restart(&nodes, follower, &listen).await?;
+        assert_eq!(status, 2, "{moved}");
+        assert!(moved.contains(&expected), "{moved}");
+    }
+    let used = TcpListener::bind(&address)?;
+    let output = timeout(PATIENCE, restart(&nodes, follower).output()).await??;
+    let message = String::from_utf8(output.stderr)?;
+    let expected = format!("cannot listen on {address}");
+    assert!(message.contains(&expected) && message.contains("end the process"), "{message}");
+    drop(used);
+
+    // Without --listen it listens at the recorded address.
+    let _node = restart(&nodes, follower).arg("--child").stdin(Stdio::piped()).spawn()?;
+    let client = nodes.client(follower, PATIENCE)?;
+    let answers = async || Ok(client.call("GET", "/status", "").await?);
+    let status: serde_json::Value = serde_json::from_str(&nodes.poll(PATIENCE, answers).await?)?;
+    assert_eq!(status["id"], follower);
     Ok(())
 }
 
@@ -124,6 +144,19 @@ async fn a_start_without_a_majority_reports_the_cause_at_once() -> Result<()> {
     let failed = nodes.start_cluster(1).await.expect_err("node 2 is a member").to_string();
     assert!(failed.ends_with("pass --nodes 2, or another directory"), "{failed}");
     assert!(!nodes.dir(1).exists(), "a new cluster");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_were_not_started_are_reported_in_one_line() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path(), 5)?;
+    nodes.start_cluster(5).await?;
+    let mut nodes = without(nodes, dir.path(), 5, &[])?;
+    let leader = nodes.start_cluster(3).await?;
+    let summary = nodes.summary(3, leader).await?;
+    assert!(summary.contains("\nmembers 4 and 5 were not started: pass --nodes 5\n"), "{summary}");
+    assert_eq!(summary.matches("--nodes").count(), 1, "{summary}");
     Ok(())
 }
 
@@ -216,7 +249,7 @@ async fn a_repaired_store_is_refused() -> Result<()> {
         }
     }
     let address = nodes.peer_address(1);
-    let advice = "remove node 1 from the cluster, and add a new node";
+    let advice = "remove this node from the cluster, and add a new node";
     let (status, damaged) = failed_restart(&nodes, 1, &address).await?;
     assert_eq!(status, 2, "{damaged}");
     assert!(damaged.contains(advice) && !damaged.contains("repair"), "{damaged}");

@@ -61,6 +61,36 @@ async fn the_command_of_a_restart_is_quoted_for_a_shell() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_at_other_ports_names_the_port() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (mut first, url, _lines) = start(dir.path())?;
+    kill(&url).await?;
+    first.wait()?;
+    let other = Places::loopback(1)?.peer_address(1).port().to_string();
+    let mut second = Command::new(PROGRAM);
+    let output = second.arg("start").arg(dir.path()).args(["--port", &other]).output()?;
+    let message = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    let port = url.rsplit(':').next().unwrap_or_default();
+    let expected = format!("node 1 is a member at 127.0.0.1:{port}; pass --port {port}, or");
+    assert!(message.contains(&expected), "{message}");
+    Ok(())
+}
+
+#[test]
+fn a_file_is_no_directory_of_a_cluster() -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    for arguments in [&["start"][..], &["node", "--new", "--id", "1", "--dir"]] {
+        let output = Command::new(PROGRAM).args(arguments).arg(file.path()).output()?;
+        let message = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let named = message.contains(&file.path().display().to_string());
+        assert!(named && message.contains("; pass a directory that this user may"), "{message}");
+    }
+    Ok(())
+}
+
 #[test]
 fn arguments_out_of_range_are_refused() -> Result<()> {
     let dir = tempfile::tempdir()?;

@@ -1,17 +1,21 @@
 //! A compaction that reads a damaged block quarantines the table, and other work continues.
 
 use std::{
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use sievedb::{
     Compression, Db, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options,
-    clock::ManualClock, fs::Fs as _,
+    VerifyProblemKind, clock::ManualClock, fs::Fs as _,
 };
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
-use super::sample::{STORE_DIR, disk, files};
+use super::{
+    forge::filter_place,
+    sample::{STORE_DIR, disk, files},
+};
 
 pub(super) const KEYS: u32 = 400;
 /// Every round writes all keys except multiples of this.
@@ -184,6 +188,7 @@ const ENOMEM: i32 = 12;
 
 /// A store of three runs with reads that can fail.
 pub(super) struct Failing {
+    disk: Arc<MemoryFs>,
     pub(super) faults: Arc<FaultFs>,
     pub(super) clock: Arc<ManualClock>,
     reports: Arc<Reports>,
@@ -203,11 +208,12 @@ impl Failing {
         reports: &Arc<Reports>,
         listener: Arc<dyn EventListener>,
     ) -> Self {
-        let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+        let disk = Arc::new(MemoryFs::with_seed(1));
+        let faults = Arc::new(FaultFs::new(disk.clone()));
         let options = Options::new().fs(faults.clone()).worker_threads(workers);
         let options = options.clock(clock.clone()).idle_compactions(false).listener(listener);
         let db = options.open(STORE_DIR).unwrap();
-        let failing = Self { faults, clock, reports: Arc::clone(reports), db };
+        let failing = Self { disk, faults, clock, reports: Arc::clone(reports), db };
         (0..3).for_each(|run| failing.write(run));
         failing
     }
@@ -225,10 +231,23 @@ impl Failing {
         self.fail_reads_with(EIO, times, after);
     }
 
-    fn fail_reads_with(&self, errno: i32, times: Times, after: usize) {
+    /// Damages the point filter of the oldest table.
+    fn damage_filter(&self) {
+        let path = Path::new(STORE_DIR).join(self.oldest_table());
+        let mut bytes = self.disk.read(path.to_str().unwrap()).unwrap().to_vec();
+        let place = filter_place(&bytes).unwrap();
+        bytes[usize::midpoint(place.start, place.end)] ^= 0x10;
+        self.disk.replace(&path, bytes).unwrap();
+    }
+
+    fn oldest_table(&self) -> String {
         let mut names = self.faults.list(STORE_DIR.as_ref()).unwrap();
         names.retain(|name| name.ends_with(".sst"));
-        let oldest = names.into_iter().min().unwrap();
+        names.into_iter().min().unwrap()
+    }
+
+    fn fail_reads_with(&self, errno: i32, times: Times, after: usize) {
+        let oldest = self.oldest_table();
         let reads = Fault::new(errno, times).calls(&[Call::ReadAt]).suffix(oldest);
         self.faults.inject(reads.after(after));
     }
@@ -261,7 +280,7 @@ fn n7_temporary_read_error_quarantines_nothing() {
 
 #[test]
 fn n7_readable_table_leaves_the_quarantine() {
-    for lifts in ["compact", "verify", "time"] {
+    for lifts in ["compact", "verify", "verify beside a damaged filter", "time"] {
         let failing = Failing::new();
         failing.fail_reads(Times::ForGood, 0);
         failing.write(3);
@@ -276,6 +295,13 @@ fn n7_readable_table_leaves_the_quarantine() {
             "verify" => {
                 let report = failing.db.verify().unwrap();
                 assert!(report.is_good() && report.quarantined.is_empty(), "{report}");
+                assert_eq!(failing.quarantined(), [0; 0]);
+            }
+            "verify beside a damaged filter" => {
+                failing.damage_filter();
+                let report = failing.db.verify().unwrap();
+                let kinds: Vec<_> = report.problems.iter().map(|problem| problem.kind).collect();
+                assert_eq!(kinds, [VerifyProblemKind::FilterUnusable], "{report}");
                 assert_eq!(failing.quarantined(), [0; 0]);
             }
             _ => failing.clock.advance(Duration::from_hours(2)),

@@ -3,14 +3,14 @@
 use std::{path::Path, sync::Arc};
 
 use sievedb::{
-    Db, Result, Stats,
+    Counter, Db, Error, KeyspaceOptions, Result, Stats,
     explain::{ExplainedAnswer, Explanation, FilterVerdict},
     fs::Fs as _,
 };
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::Rng,
-    settings::{STORE_DIR, seed},
+    settings::{STORE_DIR, seed, small_options},
 };
 
 use super::{KEYS, grown, key, options};
@@ -192,4 +192,31 @@ fn filter_changes_are_reported() {
     let is_unusable = |verdict: &FilterVerdict| matches!(verdict, FilterVerdict::Unusable { reason } if !reason.is_empty());
     assert!(!verdicts.is_empty() && verdicts.iter().all(is_unusable), "{verdicts:?}");
     check(&db, &mut Rng::new(1), 100);
+}
+
+/// A damaged block below a merge operand is reported, not an error.
+#[test]
+fn damage_below_a_merge_operand_is_reported() {
+    let fs = Arc::new(MemoryFs::new());
+    let keyspace = KeyspaceOptions::new().merge_operator(Arc::new(Counter));
+    let options = || small_options(fs.clone()).keyspace(keyspace.clone());
+    let db = options().open(STORE_DIR).unwrap();
+    db.insert("visits", 1_i64.to_be_bytes()).unwrap();
+    db.flush().unwrap();
+    let tables = fs.list(Path::new(STORE_DIR)).unwrap().into_iter();
+    let tables: Vec<_> = tables.filter(|name| name.ends_with(".sst")).collect();
+    db.merge("visits", 1_i64.to_be_bytes()).unwrap();
+    drop(db);
+    let path = Path::new(STORE_DIR).join(&tables[0]);
+    let mut bytes = fs.read(path.to_str().unwrap()).unwrap().to_vec();
+    bytes[70] ^= 1;
+    fs.replace(&path, bytes).unwrap();
+    let db = options().open(STORE_DIR).unwrap();
+    assert!(matches!(db.get("visits"), Err(Error::Corrupt { .. })));
+    let explanation = db.explain("visits").unwrap();
+    assert_eq!(explanation.answer, ExplainedAnswer::Unknown, "{explanation}");
+    assert!(explanation.memtables[0].found.unwrap().is_operand, "{explanation}");
+    let failure = explanation.older_failure.as_deref().unwrap_or_default();
+    assert!(failure.contains(&tables[0]) && failure.contains("is corrupt"), "{explanation}");
+    assert!(explanation.to_string().contains(failure), "{explanation}");
 }

@@ -8,14 +8,15 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Arc, Barrier},
+    sync::{Arc, Barrier, Mutex},
     thread,
+    time::Duration,
 };
 
 use sievedb::{
     Db, Durability, Error, Options,
-    clock::ManualClock,
-    fs::{Fs, RealFs},
+    clock::{Clock, ManualClock},
+    fs::{FileLock, Fs, RealFs},
 };
 use sievedb_doubles::MemoryFs;
 
@@ -68,6 +69,39 @@ fn second_open_in_this_process_is_refused() {
         drop(batch);
         open().unwrap();
     }
+}
+
+/// A clock whose sleep ends the lock of another process.
+#[derive(Debug)]
+struct Unlocking {
+    clock: ManualClock,
+    lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Clock for Unlocking {
+    fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    fn unix_time(&self) -> Duration {
+        self.clock.unix_time()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.lock.lock().unwrap().take();
+        self.clock.sleep(duration);
+    }
+}
+
+#[test]
+fn a_lock_of_a_moment_does_not_refuse_an_open() {
+    let fs = Arc::new(MemoryFs::new());
+    let options = || Options::new().fs(fs.clone()).worker_threads(0);
+    options().open("db").unwrap();
+    // `sieve stats --watch` looks whether the store is open.
+    let lock = Mutex::new(Some(fs.lock_shared(Path::new("db/LOCK")).unwrap()));
+    let clock = Arc::new(Unlocking { clock: ManualClock::new(), lock });
+    options().clock(clock).open("db").unwrap();
 }
 
 /// Runs in another process: opens the store until its input ends.

@@ -38,7 +38,8 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 ///
 /// An empty keyspace accepts any schema, unless it is an index. A
 /// [renamed](Db::rename_keyspace) keyspace keeps its schema, and so does a
-/// [repaired](sievedb::Options::repair) one.
+/// [repaired](sievedb::Options::repair) one. If a repair loses the newest writes of one keyspace,
+/// the schema may be older or newer than the values: check these before a migration.
 ///
 /// # Migrations
 ///

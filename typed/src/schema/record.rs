@@ -169,6 +169,8 @@ fn is_of(record: &[u8], name: &str) -> bool {
 }
 
 /// Returns the record of `keyspace`, or else that of a keyspace of the same name of another store.
+/// A keyspace that was renamed may have a record with its former name. The newest keyspace of a
+/// name has the largest number.
 fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
     // Not created: the store may be read-only.
     if !db.keyspace_exists(SCHEMA_KEYSPACE) {
@@ -184,7 +186,7 @@ fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
     let last = key_of(KeyspaceId { number: u64::MAX, ..id });
     let others =
         records.range(..first).chain(records.range((Bound::Excluded(last), Bound::Unbounded)));
-    for entry in others {
+    for entry in others.rev() {
         let (key, bytes) = entry?;
         if is_of(&bytes, &name) {
             return Ok(Some((key, bytes)));

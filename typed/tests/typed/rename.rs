@@ -69,6 +69,21 @@ fn schema_of_a_dropped_keyspace_is_not_used_after_a_repair() {
     assert_eq!(opened(&db).unwrap().get(1).unwrap().as_deref(), Some("two"));
 }
 
+#[test]
+fn schema_of_a_renamed_keyspace_is_not_used_after_a_repair() {
+    let (dir, db) = store();
+    let former = Texts::open(&db, "users", Schema::new("text", 2)).unwrap();
+    former.insert(1, "two".to_owned()).unwrap();
+    db.rename_keyspace("users", "former").unwrap();
+    texts(&db, "users").unwrap().insert(1, "one".to_owned()).unwrap();
+    drop(former);
+    db.close().unwrap();
+    let new = tempfile::tempdir().unwrap();
+    Options::new().repair(dir.path(), new.path(), OlderValues::LeaveOut).unwrap();
+    let db = Db::open(new.path()).unwrap();
+    assert_eq!(texts(&db, "users").unwrap().get(1).unwrap().as_deref(), Some("one"));
+}
+
 type ByCount = Index<u64, u32, u64>;
 
 fn indexed(db: &Db, name: &str) -> Result<(Indexed<u32, u64>, ByCount), Error> {

@@ -268,10 +268,14 @@ impl Processes {
                 }
             };
         }
-        for (id, member) in members.iter().filter(|(id, _)| **id > count) {
-            if self.client_of(*id, member).await.is_none() {
-                text += &format!("member {id} was not started: pass --nodes {id}\n");
+        let mut absent = Vec::new();
+        for (&id, member) in members.iter().filter(|(id, _)| **id > count) {
+            if self.client_of(id, member).await.is_none() {
+                absent.push(id);
             }
+        }
+        if let Some(advice) = not_started(&absent) {
+            text += &format!("{advice}\n");
         }
         text += &format!(
             "\ntry:\n  curl -L -X PUT http://{url}/kv/name -d anna\n  curl -L \
@@ -318,11 +322,15 @@ fn check_majority(
         )
         .into());
     }
-    let absent: Vec<_> = down.difference(started).collect();
-    let last = absent.last().copied().ok_or("no majority of the members runs")?;
+    let absent: Vec<_> = down.difference(started).copied().collect();
+    Err(not_started(&absent).ok_or("no majority of the members runs")?.into())
+}
+
+/// Returns advice about the members `absent`, or `None` if there are none.
+fn not_started(absent: &[u64]) -> Option<String> {
+    let last = absent.last()?;
     let (members, were) = if absent.len() == 1 { ("member", "was") } else { ("members", "were") };
-    let absent = list(absent);
-    Err(format!("{members} {absent} {were} not started: pass --nodes {last}").into())
+    Some(format!("{members} {} {were} not started: pass --nodes {last}", list(absent)))
 }
 
 #[cfg(test)]
