@@ -30,6 +30,11 @@ impl Scheduler {
     pub(in crate::store) fn no_space(&self, compactions_of: Option<u64>) -> Option<Error> {
         self.state.lock().no_space_for(Awaited::Any { compactions_of })
     }
+
+    /// Returns the error of a full disk that stops flushes.
+    pub(in crate::store) fn no_space_for_flushes(&self) -> Option<Error> {
+        self.state.lock().no_space_for(Awaited::Flushes)
+    }
 }
 
 impl State {

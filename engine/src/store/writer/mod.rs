@@ -402,9 +402,13 @@ impl Store {
                 self.scheduler.retry();
             }
             let is_over = || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
-            let compactions_of = (reason == StallReason::Level0).then_some(tree.id);
-            compactions_of.into_iter().for_each(|id| self.scheduler.note_stopped(id));
-            self.stall(|| self.wait_for_work(compactions_of, |_| is_over()))?;
+            if reason == StallReason::Flushes {
+                // Not with the error of a compaction: flushes continue.
+                self.stall(|| self.wait_for_flushes(is_over))?;
+            } else {
+                self.scheduler.note_stopped(tree.id);
+                self.stall(|| self.wait_for_work(Some(tree.id), |_| is_over()))?;
+            }
         }
         Ok(())
     }
