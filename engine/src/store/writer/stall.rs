@@ -88,6 +88,12 @@ impl Store {
         Ok(())
     }
 
+    /// Returns whether a new write of `bytes` bytes waits until another one is placed.
+    pub(super) fn is_behind_turn(&self, bytes: u64) -> bool {
+        // A change of keyspaces takes no room.
+        bytes > 0 && self.writer.room_turns().is_held()
+    }
+
     /// Returns the delay of a write of `bytes` bytes to `trees`.
     ///
     /// # Errors
@@ -99,6 +105,7 @@ impl Store {
         trees: impl IntoIterator<Item = &'a Arc<Tree>>,
     ) -> Result<Option<Stall>> {
         match self.room(bytes)? {
+            _ if self.is_behind_turn(bytes) => return Ok(Some(Stall::FULL)),
             Room::Delay(Duration::ZERO) => {}
             Room::Delay(delay) => return Ok(Some(Stall { delay: Some(delay), ..Stall::FULL })),
             Room::Wait | Room::Never(_) => return Ok(Some(Stall::FULL)),
