@@ -96,13 +96,33 @@ pub(crate) struct DurableWaits {
     added: Condvar,
 }
 
+/// Number of waits from which on those of durable writes are searched for.
+const LOOKS_FROM: usize = 64;
+
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Arc<DurableWait>>,
+    /// Twice the number of waits that the last search has left.
+    next_search: usize,
     /// The thread has ended. The close ends later waits.
     is_stopped: bool,
     /// Result of the close.
     closed: Option<Result<()>>,
+}
+
+impl State {
+    /// Removes the waits of writes that are durable by now, once their number has doubled. Without
+    /// a thread no other call may remove those of dropped futures.
+    fn take_reached(&mut self, log: &SharedLog) -> Vec<Arc<DurableWait>> {
+        if self.waiting.len() < self.next_search.max(LOOKS_FROM) {
+            return Vec::new();
+        }
+        let is_reached = |wait: &Arc<DurableWait>| log.reached(wait.durability) >= wait.sequence;
+        let (reached, waiting) = mem::take(&mut self.waiting).into_iter().partition(is_reached);
+        self.waiting = waiting;
+        self.next_search = 2 * self.waiting.len();
+        reached
+    }
 }
 
 impl DurableWaits {
@@ -129,6 +149,11 @@ impl DurableWaits {
             self.added.notify_all();
         }
         state.waiting.push(Arc::clone(&wait));
+        let reached = state.take_reached(log);
+        drop(state);
+        for reached in reached {
+            reached.resolve(Ok(()));
+        }
         wait
     }
 
@@ -206,7 +231,7 @@ fn complete_alike(
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use std::task::Wake;
+    use std::{collections::BTreeSet, path::Path, task::Wake};
 
     use super::*;
 
@@ -221,6 +246,22 @@ mod tests {
         fn drop(&mut self) {
             assert!(self.0.state.try_lock().is_some(), "the lock is held");
         }
+    }
+
+    /// Also without a thread, and if no task polls.
+    #[test]
+    fn waits_of_durable_writes_are_removed() {
+        let (log, waits) = (SharedLog::new(0), DurableWaits::default());
+        let first = waits.add(&log, 1, Durability::Disk);
+        for sequence in 2..1_000 {
+            let _ = waits.add(&log, sequence, Durability::Disk);
+            log.replace(sequence - 1, Path::new("db"), &[], &BTreeSet::new());
+            let waiting = waits.state.lock().waiting.len();
+            assert!(waiting <= LOOKS_FROM, "{waiting} waits of {sequence} writes");
+        }
+        assert!(matches!(first.poll(&Context::from_waker(Waker::noop())), Poll::Ready(Ok(1))));
+        let last = waits.add(&log, 1_000, Durability::Disk);
+        assert!(last.poll(&Context::from_waker(Waker::noop())).is_pending());
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Db {
     /// * [`Error::NotWritten`](crate::Error::NotWritten) if no write has this number yet.
     /// * [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly): the writes
     ///   remain visible, and may reappear when the store is reopened. On a full disk, call again
-    ///   after freeing space.
+    ///   after freeing space. A store that was opened read-only always returns
+    ///   [`Error::ReadOnly`](crate::Error::ReadOnly): it cannot sync writes of another process.
     /// * [`Error::Closed`](crate::Error::Closed),
     ///   [`Error::ForkedChild`](crate::Error::ForkedChild).
     ///
@@ -49,6 +50,10 @@ impl Db {
     /// ```
     pub fn wait_durable(&self, sequence: u64) -> Result<()> {
         let store = self.accept()?;
+        if store.options.read_only && sequence > 0 {
+            // Another process may not have synced the writes that this store has read.
+            store.versions.check_writable()?;
+        }
         store.writer.make_durable_to(store, sequence)
     }
 }

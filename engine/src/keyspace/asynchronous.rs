@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use sievedb_format::VALUE_BYTES_MAX;
-use sievedb_memtable::Memtable;
+use sievedb_format::{VALUE_BYTES_MAX, expiry::EXPIRY_BYTES};
+use sievedb_memtable::{Memtable, spare_bytes};
 
 use super::Keyspace;
 use crate::{
     CommitFuture, Result, RoomFuture,
     commit::{Always, Write, WriteEncoder},
+    read::view::REFERENCE_BYTES,
     room_future::ROOM_BYTES,
     store::{Store, writer::stall::OnStall},
 };
@@ -171,8 +172,7 @@ impl Keyspace {
 
     /// Returns the future of room for an entry of `bytes` bytes, at least [`ROOM_BYTES`].
     pub(crate) fn room_future(&self, bytes: usize) -> RoomFuture {
-        let charge = Memtable::charge(0, bytes.clamp(ROOM_BYTES, 2 * VALUE_BYTES_MAX));
-        RoomFuture::new(&self.open, charge as u64, vec![Arc::clone(&self.tree)])
+        RoomFuture::new(&self.open, entry_charge(bytes), vec![Arc::clone(&self.tree)])
     }
 
     /// Encodes a value with the default TTL of the keyspace.
@@ -190,5 +190,34 @@ impl Keyspace {
         let durability = self.durability(store);
         let wait = self.open.commit_async(OnStall::Wait, &mut write, durability, &mut Always)?;
         Ok(wait.map_or_else(CommitFuture::of_nothing, |wait| CommitFuture::new(&self.open, wait)))
+    }
+}
+
+/// Returns the most memory that a write of one entry of `bytes` bytes takes in memtables.
+fn entry_charge(bytes: usize) -> u64 {
+    let value_bytes = bytes.clamp(ROOM_BYTES, 2 * VALUE_BYTES_MAX) + EXPIRY_BYTES;
+    let charge = Memtable::charge(0, value_bytes) + REFERENCE_BYTES;
+    (charge + spare_bytes(charge)) as u64
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{KeyspaceOptions, Options, fs::MemoryFs};
+
+    /// Otherwise a task that waits for room after each refusal never waits.
+    #[test]
+    fn room_for_an_entry_suffices_for_its_write() {
+        let keyspace = KeyspaceOptions::new().default_ttl(Duration::from_secs(60));
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).keyspace(keyspace);
+        let db = options.worker_threads(0).open("db").expect("a new store");
+        let default = db.keyspace("default").expect("it is always there");
+        for bytes in [1, 4 << 10, 5 << 10, 70 << 10, 1 << 20] {
+            let value = vec![7; bytes - 1];
+            let write = default.encode_put(db.store(), b"k", &value).expect("it is short");
+            assert!(entry_charge(bytes) >= write.charge_bytes(), "{bytes}");
+        }
     }
 }

@@ -402,10 +402,11 @@ impl Tree {
         self.level0_runs_kept.load(Relaxed)
     }
 
-    pub(crate) fn set_compaction_debt(&self, debt: Debt) {
+    /// Returns whether more runs of level 0 delay no write than before.
+    pub(crate) fn set_compaction_debt(&self, debt: Debt) -> bool {
         debug_assert!(debt.level0_runs_kept <= debt.level0_runs, "{debt:?}");
         self.compaction_debt_bytes.store(debt.bytes, Relaxed);
-        self.level0_runs_kept.store(debt.level0_runs_kept, Relaxed);
+        self.level0_runs_kept.swap(debt.level0_runs_kept, Relaxed) < debt.level0_runs_kept
     }
 
     /// Drops all data, which the manifest no longer names. Tables are unlinked when their last

@@ -186,7 +186,10 @@ impl Store {
         let buffers = RunBuffers::of_tables(view.version.tables().map(|(_, _, live)| &**live));
         let bytes_max = self.tables.writing_bytes_max() / RUNS_IN_SHARE;
         options.limit_merges(bytes_max, buffers.bytes());
-        tree.set_compaction_debt(levels.debt(&options));
+        if tree.set_compaction_debt(levels.debt(&options)) {
+            // A stopped writer may go on, and no job may follow that notifies it.
+            self.scheduler.notify_waiting();
+        }
         let snapshots = self.versions.snapshots();
         let now_ms = self.versions.clock().now_ms();
         let (snapshot, snapshot_ms) = (snapshots.oldest(), snapshots.oldest_clock_ms());

@@ -8,7 +8,10 @@ use crate::{
     memory::MemoryUse,
     memory_budget::MemoryBudget,
     read::tree::Tree,
-    store::writer::throttle::{Room, room, writable_share},
+    store::writer::{
+        room_turn::RoomTurn,
+        throttle::{Room, room, writable_share},
+    },
 };
 
 /// Result of freezing memtables for a write that had no room.
@@ -119,13 +122,22 @@ impl Store {
         begun.collect()
     }
 
-    /// Waits until memtables have room for a write of `bytes` bytes. Another write may take it.
+    /// Waits until memtables have room for a write of `bytes` bytes, in its turn. Returns the turn:
+    /// the write keeps it until it is placed. Without one, another write had it, and the write must
+    /// check for room again.
     ///
     /// # Errors
     ///
     /// As [`room`](Self::room), and errors of flushes.
-    pub(super) fn wait_for_room(&self, bytes: u64) -> Result<()> {
+    pub(super) fn wait_for_room<'a>(
+        &'a self,
+        turn: Option<RoomTurn<'a>>,
+        bytes: u64,
+    ) -> Result<Option<RoomTurn<'a>>> {
         self.tables.counters.local().memtables.room_waits.add(1);
+        let Some(turn) = turn.or_else(|| self.writer.room_turns().begin()) else {
+            return Ok(None);
+        };
         while !self.freeze_for_room(bytes)?.has_room {
             if self.options.worker_threads == 0 {
                 // No worker retries after a full disk.
@@ -135,7 +147,7 @@ impl Store {
             let may_fit = || self.room(bytes).map_or(true, |room| room != Room::Wait);
             self.wait_for_flushes(|| may_fit() || self.frees_no_memtable())?;
         }
-        Ok(())
+        Ok(Some(turn))
     }
 
     /// Freezes memtables if there is no room for a write of `bytes` bytes.

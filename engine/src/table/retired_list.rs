@@ -7,16 +7,12 @@
 //! entries replaces it for a compaction without output, a dropped keyspace, and tables that were
 //! not installed. It is unlinked when the unlinks are durable.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, path::PathBuf, time::Duration};
 
 use sievedb_sstable::{Completed, TableIdentity, TableOptions, TableOrigin, TableWriter};
 
 use super::store::TableStore;
-use crate::{Result, file_name::FileName};
+use crate::{Result, file_name::FileName, fs::AppendFile};
 
 impl TableStore {
     /// Unlinks at most `max` obsolete files, on one thread at a time. A failure to unlink one is
@@ -68,7 +64,9 @@ impl TableStore {
         let retired = self.obsolete_files.retired();
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
-        if self.write_list(id, &path, retired.clone()).is_err() {
+        // Not this file if it cannot be created.
+        let Ok(file) = self.fs.create(&path) else { return Ok(false) };
+        if self.write_list(id, &*file, retired.clone()).is_err() {
             let _ = self.fs.unlink(&path);
             return Ok(false);
         }
@@ -79,14 +77,13 @@ impl TableStore {
         Ok(true)
     }
 
-    fn write_list(&self, id: u64, path: &Path, replaced: Vec<u64>) -> io::Result<()> {
+    fn write_list(&self, id: u64, file: &dyn AppendFile, replaced: Vec<u64>) -> io::Result<()> {
         let (store_id, hash_seed, salt) = (self.store_id, self.hash_seed, self.fs.random_u64()?);
         let identity = TableIdentity { store_id, file_id: id, salt, hash_seed };
         let mut writer = TableWriter::new(Vec::new(), identity, TableOptions::new())?;
         let completed = Some(Completed { flushed: 0, replaced });
         writer.set_origin(TableOrigin { completed, ..TableOrigin::default() });
         let (bytes, _) = writer.finish()?;
-        let file = self.fs.create(path)?;
         file.append(&bytes)?;
         file.sync_data()
     }

@@ -207,6 +207,9 @@ fn watermark_follows_every_sync_and_survives_a_reopen() {
     db.close().unwrap();
     let read_only = Options::new().fs(disk.clone()).read_only(true).open(STORE_DIR).unwrap();
     assert_eq!(read_only.durable_sequence(), 0);
+    let refused = read_only.wait_durable(newest(&read_only));
+    assert!(matches!(refused, Err(Error::ReadOnly { .. })), "{refused:?}");
+    read_only.wait_durable(0).unwrap();
     drop(read_only);
     let db = open(&disk, 0);
     assert_eq!(db.durable_sequence(), last);

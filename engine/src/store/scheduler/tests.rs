@@ -5,6 +5,7 @@ mod full_disk;
 mod ingests;
 mod phases;
 mod priorities;
+mod room_turns;
 mod skipped;
 mod snapshots;
 mod unlinks;

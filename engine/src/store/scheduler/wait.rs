@@ -25,10 +25,20 @@ impl Scheduler {
         self.progress.wait_for(&mut self.state.lock(), INLINE_LOOKS);
     }
 
+    /// Lets waiting threads check their conditions. The caller holds the lock of the state.
+    pub(in crate::store) fn notify_waiting(&self) {
+        self.progress.notify_all();
+    }
+
     /// Returns the error of a full disk that stops background work; also one that stops only
     /// compactions of the keyspace `compactions_of`.
     pub(in crate::store) fn no_space(&self, compactions_of: Option<u64>) -> Option<Error> {
         self.state.lock().no_space_for(Awaited::Any { compactions_of })
+    }
+
+    /// Returns the error of a full disk that stops flushes.
+    pub(in crate::store) fn no_space_for_flushes(&self) -> Option<Error> {
+        self.state.lock().no_space_for(Awaited::Flushes)
     }
 }
 

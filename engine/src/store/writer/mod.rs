@@ -5,12 +5,14 @@
 //! | `mod`            | the history, and the steps of a write                       |
 //! | [`throttle`]     | delays of writes, by the debt of background work            |
 //! | [`stall`]        | writes that are refused instead, and waits for room         |
+//! | [`room_turn`]    | the turn of a write that waits for room                     |
 //! | [`rewrite_log`]  | the log segment that replaces a replayed log after a crash  |
 //!
 //! The steps are those of [`commit`](crate::commit), and so are the locks: sync turn, log files,
 //! placement, publish queue, in this order. The placement lock stops all writes.
 
 pub(super) mod rewrite_log;
+pub(super) mod room_turn;
 pub(crate) mod stall;
 pub(super) mod throttle;
 
@@ -20,6 +22,7 @@ use sievedb_format::SequenceNumber;
 use sievedb_sstable::BlobReference;
 
 use self::{
+    room_turn::RoomTurns,
     stall::{OnStall, Stall},
     throttle::{Pressure, Room, pressure, stall_reason},
 };
@@ -49,6 +52,7 @@ pub(crate) struct Writer {
     publish: PublishQueue,
     log: SharedLog,
     waits: DurableWaits,
+    room_turns: RoomTurns,
     /// First sequence numbers of writes that failed although the log may have their records. Only
     /// in a store that became read-only.
     refused: Mutex<Vec<SequenceNumber>>,
@@ -62,6 +66,7 @@ impl Writer {
             publish: PublishQueue::new(last_sequence),
             log,
             waits: DurableWaits::default(),
+            room_turns: RoomTurns::default(),
             refused: Mutex::default(),
         }
     }
@@ -86,6 +91,10 @@ impl Writer {
 
     pub(super) const fn waits(&self) -> &DurableWaits {
         &self.waits
+    }
+
+    pub(super) const fn room_turns(&self) -> &RoomTurns {
+        &self.room_turns
     }
 
     /// Begins to wait until the visible write that ends with `sequence` has this `durability`.
@@ -260,7 +269,7 @@ impl Store {
         counters.bytes.add(write.payload.len() as u64);
     }
 
-    /// Places `write` in the history. Returns whether a memtable was frozen, too; `None` if
+    /// Places `write` in the history. Returns whether workers have news, too; `None` if
     /// `condition` does not hold.
     ///
     /// # Errors
@@ -276,6 +285,7 @@ impl Store {
         // Computes the checksum of the payload outside of the lock.
         let (payload, mut references) = self.payload(write, condition.is_none());
         let waits = durability > Durability::Memory;
+        let mut turn = None;
         loop {
             let mut placement = self.writer.placement();
             // Under the lock: a close waits for what is placed.
@@ -290,7 +300,7 @@ impl Store {
             }
             let ingesting = write.targets.iter().find(|target| target.tree.is_ingesting());
             if let Some(target) = ingesting {
-                drop(placement);
+                drop((placement, turn.take()));
                 if on_stall == OnStall::Refuse {
                     return Err(Stall::INGEST.into());
                 }
@@ -298,12 +308,15 @@ impl Store {
                 continue;
             }
             match condition.check(&mut Placed::new(&mut placement, self.writer.publish()))? {
-                Verdict::Holds if self.room(write.charge_bytes())? == Room::Wait => {
+                Verdict::Holds
+                    if turn.is_none() && self.is_behind_turn(write.charge_bytes())
+                        || self.room(write.charge_bytes())? == Room::Wait =>
+                {
                     drop(placement);
                     if on_stall == OnStall::Refuse {
                         return Err(self.refusal(Stall::FULL, write.charge_bytes()));
                     }
-                    self.stall(|| self.wait_for_room(write.charge_bytes()))?;
+                    turn = self.stall(|| self.wait_for_room(turn.take(), write.charge_bytes()))?;
                 }
                 Verdict::Holds => {
                     let froze_largest = self.freeze_largest();
@@ -315,7 +328,8 @@ impl Store {
                     debug_assert_eq!(in_flight.last, placement.last_placed(), "not the newest");
                     debug_assert!(self.writer.visible() < in_flight.first, "visible too early");
                     let placed = PlacedWrite::new(self, self.writer.publish(), in_flight);
-                    return Ok(Some((placed, froze || froze_largest)));
+                    // Tasks may wait for the end of the turn.
+                    return Ok(Some((placed, froze || froze_largest || turn.is_some())));
                 }
                 Verdict::Fails => return Ok(None),
                 Verdict::Undecided(sequence) => {
@@ -402,9 +416,13 @@ impl Store {
                 self.scheduler.retry();
             }
             let is_over = || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
-            let compactions_of = (reason == StallReason::Level0).then_some(tree.id);
-            compactions_of.into_iter().for_each(|id| self.scheduler.note_stopped(id));
-            self.stall(|| self.wait_for_work(compactions_of, |_| is_over()))?;
+            if reason == StallReason::Flushes {
+                // Not with the error of a compaction: flushes continue.
+                self.stall(|| self.wait_for_flushes(is_over))?;
+            } else {
+                self.scheduler.note_stopped(tree.id);
+                self.stall(|| self.wait_for_work(Some(tree.id), |_| is_over()))?;
+            }
         }
         Ok(())
     }

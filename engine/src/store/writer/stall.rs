@@ -32,6 +32,11 @@ impl Stall {
     const fn new(reason: StallReason, delay: Option<Duration>) -> Self {
         Self { reason, delay, compactions_of: None }
     }
+
+    /// Returns whether a flush ends the delay.
+    const fn awaits_flush(self) -> bool {
+        matches!(self.reason, StallReason::MemtableMemory | StallReason::Flushes)
+    }
 }
 
 impl From<Stall> for Error {
@@ -83,6 +88,12 @@ impl Store {
         Ok(())
     }
 
+    /// Returns whether a new write of `bytes` bytes waits until another one is placed.
+    pub(super) fn is_behind_turn(&self, bytes: u64) -> bool {
+        // A change of keyspaces takes no room.
+        bytes > 0 && self.writer.room_turns().is_held()
+    }
+
     /// Returns the delay of a write of `bytes` bytes to `trees`.
     ///
     /// # Errors
@@ -94,6 +105,7 @@ impl Store {
         trees: impl IntoIterator<Item = &'a Arc<Tree>>,
     ) -> Result<Option<Stall>> {
         match self.room(bytes)? {
+            _ if self.is_behind_turn(bytes) => return Ok(Some(Stall::FULL)),
             Room::Delay(Duration::ZERO) => {}
             Room::Delay(delay) => return Ok(Some(Stall { delay: Some(delay), ..Stall::FULL })),
             Room::Wait | Room::Never(_) => return Ok(Some(Stall::FULL)),
@@ -125,7 +137,7 @@ impl Store {
     pub(crate) fn poll_room(&self, bytes: u64, trees: &[Arc<Tree>]) -> Option<Result<()>> {
         let stall = self.check_open().and_then(|()| self.versions.check_writable());
         let stall = stall.and_then(|()| self.stall_of(bytes, trees));
-        let compactions_of = match stall {
+        let stall = match stall {
             Err(error) => return Some(Err(error)),
             Ok(None) => return Some(Ok(())),
             // Workers were already notified of an earlier flush, and each ring polls again.
@@ -136,10 +148,14 @@ impl Store {
                 if let Stall { reason: StallReason::Level0, delay: None, compactions_of } = stall {
                     compactions_of.into_iter().for_each(|id| self.scheduler.note_stopped(id));
                 }
-                stall.compactions_of
+                stall
             }
         };
-        self.scheduler.no_space(compactions_of).map(Err)
+        let no_space = match stall.awaits_flush() {
+            true => self.scheduler.no_space_for_flushes(),
+            false => self.scheduler.no_space(stall.compactions_of),
+        };
+        no_space.map(Err)
     }
 
     /// Waits until background work does not delay a write of `bytes` bytes to `trees`.

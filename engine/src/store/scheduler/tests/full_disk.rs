@@ -1,9 +1,9 @@
 //! Compactions that find no space.
 
-use std::io;
+use std::{io, path::Path};
 
 use super::{
-    priorities::{add_runs, busy, claim, options, tree_of},
+    priorities::{self, add_runs, busy, claim, options, tree_of},
     *,
 };
 
@@ -31,6 +31,36 @@ fn freeze(db: &Db) {
     let tree = db.store().versions.trees().get("default").cloned().expect("it is always there");
     let _placement = db.store().writer.placement();
     assert!(tree.freeze());
+}
+
+/// Flushes continue while compactions find no space.
+#[test]
+fn a_wait_for_flushes_does_not_fail_with_the_error_of_a_compaction() {
+    let busy = busy(options(1));
+    let (db, store) = (&busy.db, busy.db.store());
+    (0..3).for_each(|_| priorities::freeze(db, "other", 1));
+    let trees = [tree_of(db, "other")];
+    assert!(store.poll_room(1, &trees).is_none(), "three memtables wait for a flush");
+    let full = Error::io("append", Path::new("1.sst"), io::Error::from_raw_os_error(NO_SPACE));
+    let now = store.options.clock.now();
+    let note = |is_flush| {
+        store.scheduler.state.lock().full_disk.note_stop(is_flush, &full, now, true);
+    };
+    note(false);
+    let failed = store.poll_room(1, &trees);
+    assert!(failed.is_none(), "{failed:?}");
+    let (sender, written) = mpsc::channel();
+    let keyspace = db.keyspace("other").expect("it exists");
+    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
+    let early = written.recv_timeout(Duration::from_millis(200));
+    assert!(early.is_err(), "it waits for a flush: {early:?}");
+    note(true);
+    let failed = store.poll_room(1, &trees);
+    assert!(matches!(&failed, Some(Err(error)) if error.is_no_space()), "{failed:?}");
+    store.scheduler.wake();
+    let failed = written.recv_timeout(Duration::from_secs(30)).expect("it is notified");
+    assert!(failed.expect_err("the disk is full").is_no_space());
+    writer.join().expect("it has ended").expect("the receiver is alive");
 }
 
 fn flush(db: &Db) {

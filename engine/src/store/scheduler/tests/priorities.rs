@@ -226,6 +226,30 @@ fn a_compaction_that_begins_lets_stopped_writes_go_on() {
     writer.join().expect("it has ended").expect("the receiver is alive");
 }
 
+/// No compaction reduces them.
+#[test]
+fn a_search_that_finds_quarantined_runs_lets_stopped_writes_go_on() {
+    let busy = busy(options(1));
+    let db = &busy.db;
+    add_runs(db, "a", 32, 1);
+    let (sender, written) = mpsc::channel();
+    let keyspace = db.keyspace("a").expect("it exists");
+    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
+    assert!(written.recv_timeout(Duration::from_millis(200)).is_err(), "32 runs stop writes");
+    let (tree, store) = (tree_of(db, "a"), db.store());
+    for (_, _, live) in tree.kept_view().version.tables() {
+        let damage = Error::corrupt(&*live.path, 0, Corruption::Missing { what: "block" });
+        assert!(live.quarantine.set(damage, store.options.clock.now()));
+    }
+    // As a search whose choice may not begin: no end of a job notifies the writer.
+    let state = store.scheduler.state.lock();
+    let _ = store.choose_compaction(&tree, &[], None);
+    drop(state);
+    let result = written.recv_timeout(Duration::from_secs(30)).expect("it is notified");
+    result.expect("there is room");
+    writer.join().expect("it has ended").expect("the receiver is alive");
+}
+
 #[test]
 fn runs_of_fifo_delay_no_write_while_some_are_unlinked() {
     let db = options(0).open("db").expect("a new store");

@@ -120,3 +120,23 @@ fn a_worker_does_not_wait_for_the_unlinks_of_a_caller() {
     assert!(store.carry_out(&unlink));
     caller.join().expect("it has ended");
 }
+
+/// Another process may own a file of this name.
+#[test]
+fn a_list_that_cannot_be_created_unlinks_no_file() {
+    let fs = Arc::new(MemoryFs::with_seed(1));
+    let db = options(0).fs(Arc::clone(&fs) as _).open("db").expect("a new store");
+    let other = db.keyspace("other").expect("there is room");
+    other.insert("key", "value").expect("there is room");
+    db.flush().expect("there is room");
+    let mut scan = other.iter();
+    scan.next().expect("an entry").expect("it is good");
+    db.drop_keyspace("other").expect("there is room");
+    drop((scan, other));
+    let store = db.store();
+    let path = FileName::Table(store.tables.next_file_id()).path(&store.tables.folder);
+    fs.create(&path).expect("no file has this name");
+    store.unlink_last();
+    assert_eq!(tables(&fs), 1, "only that of the keyspace is unlinked");
+    fs.open(&path).expect("it was not created by the store");
+}
