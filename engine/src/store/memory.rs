@@ -122,8 +122,8 @@ impl Store {
         begun.collect()
     }
 
-    /// Waits until memtables have room for a write of `bytes` bytes, in its turn. Returns the turn:
-    /// the write keeps it until it is placed. Without one, another write had it, and the write must
+    /// Waits until memtables have room for a write of `bytes` bytes, in its turn, which the write
+    /// keeps until it is placed. Without a turn at return, another write had it, and this one must
     /// check for room again.
     ///
     /// # Errors
@@ -131,13 +131,16 @@ impl Store {
     /// As [`room`](Self::room), and errors of flushes.
     pub(super) fn wait_for_room<'a>(
         &'a self,
-        turn: Option<RoomTurn<'a>>,
+        turn: &mut Option<RoomTurn<'a>>,
         bytes: u64,
-    ) -> Result<Option<RoomTurn<'a>>> {
+    ) -> Result<()> {
         self.tables.counters.local().memtables.room_waits.add(1);
-        let Some(turn) = turn.or_else(|| self.writer.room_turns().begin()) else {
-            return Ok(None);
-        };
+        if turn.is_none() {
+            *turn = self.writer.room_turns().begin();
+            if turn.is_none() {
+                return Ok(());
+            }
+        }
         while !self.freeze_for_room(bytes)?.has_room {
             if self.options.worker_threads == 0 {
                 // No worker retries after a full disk.
@@ -147,7 +150,7 @@ impl Store {
             let may_fit = || self.room(bytes).map_or(true, |room| room != Room::Wait);
             self.wait_for_flushes(|| may_fit() || self.frees_no_memtable())?;
         }
-        Ok(Some(turn))
+        Ok(())
     }
 
     /// Freezes memtables if there is no room for a write of `bytes` bytes.

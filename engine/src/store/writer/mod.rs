@@ -22,7 +22,7 @@ use sievedb_format::SequenceNumber;
 use sievedb_sstable::BlobReference;
 
 use self::{
-    room_turn::RoomTurns,
+    room_turn::{RoomTurn, RoomTurns},
     stall::{OnStall, Stall},
     throttle::{Pressure, Room, pressure, stall_reason},
 };
@@ -269,7 +269,7 @@ impl Store {
         counters.bytes.add(write.payload.len() as u64);
     }
 
-    /// Places `write` in the history. Returns whether workers have news, too; `None` if
+    /// Places `write` in the history. Returns whether a memtable was frozen, too; `None` if
     /// `condition` does not hold.
     ///
     /// # Errors
@@ -282,10 +282,32 @@ impl Store {
         durability: Durability,
         condition: &mut impl Validate,
     ) -> Result<Option<(PlacedWrite<'_, Self>, bool)>> {
+        let mut turn = None;
+        let placed = self.place_in_turn(&mut turn, on_stall, write, durability, condition);
+        self.end_turn(&mut turn);
+        placed
+    }
+
+    /// Ends the turn of a write that waited for room, if it has one.
+    pub(in crate::store) fn end_turn(&self, turn: &mut Option<RoomTurn<'_>>) {
+        if turn.take().is_some() {
+            // Tasks wait for its end.
+            self.scheduler.wake();
+        }
+    }
+
+    /// As [`place`](Self::place). If the write waits for room, its turn is in `turn` afterwards.
+    fn place_in_turn<'a>(
+        &'a self,
+        turn: &mut Option<RoomTurn<'a>>,
+        on_stall: OnStall,
+        write: &mut Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<(PlacedWrite<'a, Self>, bool)>> {
         // Computes the checksum of the payload outside of the lock.
         let (payload, mut references) = self.payload(write, condition.is_none());
         let waits = durability > Durability::Memory;
-        let mut turn = None;
         loop {
             let mut placement = self.writer.placement();
             // Under the lock: a close waits for what is placed.
@@ -300,7 +322,8 @@ impl Store {
             }
             let ingesting = write.targets.iter().find(|target| target.tree.is_ingesting());
             if let Some(target) = ingesting {
-                drop((placement, turn.take()));
+                drop(placement);
+                self.end_turn(turn);
                 if on_stall == OnStall::Refuse {
                     return Err(Stall::INGEST.into());
                 }
@@ -316,7 +339,7 @@ impl Store {
                     if on_stall == OnStall::Refuse {
                         return Err(self.refusal(Stall::FULL, write.charge_bytes()));
                     }
-                    turn = self.stall(|| self.wait_for_room(turn.take(), write.charge_bytes()))?;
+                    self.stall(|| self.wait_for_room(turn, write.charge_bytes()))?;
                 }
                 Verdict::Holds => {
                     let froze_largest = self.freeze_largest();
@@ -328,8 +351,7 @@ impl Store {
                     debug_assert_eq!(in_flight.last, placement.last_placed(), "not the newest");
                     debug_assert!(self.writer.visible() < in_flight.first, "visible too early");
                     let placed = PlacedWrite::new(self, self.writer.publish(), in_flight);
-                    // Tasks may wait for the end of the turn.
-                    return Ok(Some((placed, froze || froze_largest || turn.is_some())));
+                    return Ok(Some((placed, froze || froze_largest)));
                 }
                 Verdict::Fails => return Ok(None),
                 Verdict::Undecided(sequence) => {

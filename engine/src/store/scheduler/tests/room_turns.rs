@@ -91,6 +91,22 @@ fn a_large_write_that_fails_ends_its_turn() {
     small.end().expect("there is room for it");
 }
 
+/// A write may end its turn without a flush, for example by an error.
+#[test]
+fn waits_for_room_end_with_a_turn() {
+    let busy = busy(options(1));
+    let store = busy.db.store();
+    let mut turn = store.writer.room_turns().begin();
+    assert!(turn.is_some());
+    let (sender, has_room) = mpsc::channel();
+    let room = busy.db.room();
+    let task = thread::spawn(move || sender.send(room.wait()).expect("the test waits"));
+    assert!(has_room.recv_timeout(Duration::from_millis(200)).is_err(), "a write has the turn");
+    store.end_turn(&mut turn);
+    has_room.recv_timeout(LONG).expect("the end is reported").expect("there is room");
+    task.join().expect("it has ended");
+}
+
 #[test]
 fn large_writes_end_beside_many_small_ones() {
     for workers in [0, 1] {
