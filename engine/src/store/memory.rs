@@ -247,6 +247,24 @@ mod tests {
         assert!(db.stats().writes.stalls >= 1);
     }
 
+    /// Otherwise its memory would count twice, without end in an idle store.
+    #[test]
+    fn a_long_write_to_memory_does_not_stay_queued() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let options = options.durability(Durability::Memory).memory_budget(8 << 20);
+        let db = options.open("db").expect("a new store");
+        let queued = || db.store().writer.placement().pending_bytes();
+        db.insert("a", "1").expect("there is room");
+        assert!(queued() > 0);
+        // Of a limit of 2 MiB, a 64th may be queued.
+        for key in ["b", "c"] {
+            db.insert(key, vec![7; 40 << 10]).expect("there is room");
+            assert_eq!(queued(), 0);
+        }
+        db.insert("d", vec![7; 10 << 10]).expect("there is room");
+        assert!(queued() > 0);
+    }
+
     /// No write waits, is delayed or fails because the block cache had the memory.
     #[cfg(not(feature = "shuttle"))]
     #[test]

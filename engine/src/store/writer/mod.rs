@@ -208,15 +208,24 @@ impl Store {
             OnStall::Wait => self.throttle(write)?,
             OnStall::Refuse => self.refuse_stall(write)?,
         }
-        // A more durable write passes them on anyway.
-        if durability == Durability::Memory
-            && self.writer.placement().pending_bytes() as u64 >= self.pending_bytes_max()
-        {
-            self.writer.log().write(self)?;
+        // A more durable write passes the queued records on anyway.
+        let mut passes_on = false;
+        if durability == Durability::Memory {
+            let queued_bytes = self.writer.placement().pending_bytes() as u64;
+            let bytes_max = self.pending_bytes_max();
+            if queued_bytes >= bytes_max {
+                // An earlier write could not.
+                self.writer.log().write(self)?;
+            }
+            passes_on = queued_bytes + write.payload.len() as u64 >= bytes_max;
         }
         let Some((placed, mut wakes)) = self.place(on_stall, write, durability, condition)? else {
             return Ok(None);
         };
+        if passes_on {
+            // The next write returns the error: this one promises memory only.
+            let _ = self.writer.log().write(self);
+        }
         let logged = self.make_durable(placed.in_flight(), durability);
         match &logged {
             // By the thread that synced it.
