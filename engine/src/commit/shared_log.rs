@@ -317,6 +317,8 @@ impl SharedLog {
     pub(crate) fn close(&self, host: &impl LogHost) -> Result<Option<Position>> {
         let last_placed = host.placement().last_placed();
         self.sync_to(host, last_placed)?;
+        // The seals of earlier segments may follow the last write.
+        self.sync_below(host, u64::MAX)?;
         let mut files = self.files.lock();
         let mark = files.mark;
         let ended = files.end.filter(|_| !files.segments.is_empty());

@@ -177,3 +177,18 @@ fn failure_for_good_ends_durable_writes() {
         }
     });
 }
+
+/// Each seal is durable before a mark beyond it is: otherwise the log is damaged after a power cut.
+#[test]
+fn a_close_syncs_the_seals_of_earlier_segments() {
+    explore(1, || {
+        let host = Host::new(SEGMENT_BYTES);
+        let (sequence, logged) = host.commit("key", Durability::Disk).unwrap();
+        logged.unwrap();
+        host.log.leave_flushed(&host, sequence + 1).unwrap();
+        let mark = host.log.close(&host).unwrap().unwrap();
+        assert_eq!(host.log.size().segments, 2);
+        let durable = host.logged(&Loss::Everything, mark);
+        assert_eq!(durable, [(sequence, "key".to_owned())]);
+    });
+}
