@@ -14,7 +14,7 @@ use sievedb_format::{Corruption, FileHeader, SequenceNumber, file_header::HEADER
 
 use super::{
     payload::TOTAL_BYTES,
-    record::{Bad, Position, RECORD_HEADER_BYTES, RecordHeader, RecordType},
+    record::{Bad, FRAGMENT_BYTES_MAX, Position, RECORD_HEADER_BYTES, RecordHeader, RecordType},
     transform::Transform,
     values::{LostValue, ValueReader, ValueStop, referenced_files},
     window::Window,
@@ -23,6 +23,9 @@ use crate::{
     Error, Result,
     fs::{Fs, ReadFile},
 };
+
+/// First allocation of a joined payload, at most: a sparse file may claim any length.
+const JOINED_BYTES_FIRST: usize = 4 * FRAGMENT_BYTES_MAX;
 
 /// Reads the records of one file in order, in windows of at most about 1 MiB.
 #[derive(Debug)]
@@ -360,7 +363,8 @@ impl Reader {
         if part.len() >= capacity {
             return Err(self.broken(offset, Corruption::OutOfRange { what, value: total }));
         }
-        let mut whole = Vec::with_capacity(capacity);
+        // Grows with the fragments, whose checksums match.
+        let mut whole = Vec::with_capacity(capacity.min(JOINED_BYTES_FIRST));
         whole.extend_from_slice(part);
         loop {
             if end >= self.limit {

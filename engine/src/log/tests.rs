@@ -27,6 +27,8 @@ use crate::{
     tests::{EIO, ENOSPC, Random, corrupt_at, pending, with_file},
 };
 
+mod sparse;
+
 const NAME: &str = "000007.log";
 const ID: u64 = 7;
 const HEADER: FileHeader = FileHeader::of_records(FileKind::Log, 1, ID, 0x5ec7_e700_5ec7_e700);
