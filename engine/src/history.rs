@@ -85,14 +85,18 @@ impl KeyHistory {
         let point = ReadPoint::at_time(at, self.from.clock_ms);
         let lookup = Lookup { key: &self.key, hash, at: point, clock, cache_use };
         let mut newest = NewestVersion::default();
-        let mut value = lookup.find(view, counters, &mut newest)?;
+        let found = lookup.find(view, counters, &mut newest);
+        // The value below the operands may have expired before: they are merged again below.
+        let is_merged = newest.trailer.is_some_and(is_operand) && view.has_expiry();
+        let mut value = if is_merged { None } else { found? };
         let cover = view.newest_cover(&self.key, at, 0);
         let written = newest.trailer.map(Trailer::sequence);
         let Some(sequence) = written.max((cover > 0).then_some(cover)) else { return Ok(None) };
-        let before = sequence.saturating_sub(1);
-        let written_ms = store.versions.with_times(|times| times.time_of(before));
-        if newest.trailer.is_some_and(is_operand) && view.has_expiry() {
-            // The value below the operands may have expired before.
+        // A compaction sets the number of a version before the history to 0.
+        let before = sequence.checked_sub(1);
+        let time_of = |before| store.versions.with_times(|times| times.time_of(before));
+        let written_ms = before.and_then(time_of);
+        if is_merged {
             let clock_ms = written_ms.unwrap_or(0).max(self.from.clock_ms);
             let at = ReadPoint::at_time(sequence, clock_ms);
             value = Lookup { at, ..lookup }.find(view, counters, &mut newest)?;

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sievedb::{Db, HistoryLength, KeyspaceOptions, clock::ManualClock};
+use sievedb::{Counter, Db, HistoryLength, KeyspaceOptions, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::STORE_DIR;
+use sievedb_tests::settings::{STORE_DIR, small_keyspace};
 
 use super::{assert_refused, options};
 
@@ -380,4 +380,38 @@ fn a_follower_does_not_shorten_a_history() {
         let [found, want] = [&follower, &writer].map(|db| db.history("key").unwrap().count());
         assert_eq!(found, want, "{number}");
     }
+}
+
+/// A compaction drops the number of the version before the history, and with it its time.
+#[test]
+fn the_time_of_a_version_without_a_number_is_unknown() {
+    let timed = Timed::new(Duration::from_secs(60));
+    let db = timed.open();
+    timed.advance(100_000);
+    let write = |keys: &[&str]| {
+        keys.iter().for_each(|key| db.insert(key, "value").unwrap());
+        db.compact().unwrap();
+    };
+    write(&["a", "key", "z"]);
+    let written = || db.history("key").unwrap().next().unwrap().unwrap().written_at;
+    assert_eq!(written(), Some(at(100_000)));
+    timed.advance(100_000);
+    write(&["a", "z"]);
+    timed.advance(100_000);
+    write(&["a", "z"]);
+    assert_eq!(written(), None);
+}
+
+/// No reader of an operand has seen the value below it, which had expired.
+#[test]
+fn operands_are_not_merged_with_a_value_that_had_expired() {
+    let timed = Timed::new(Duration::from_secs(60));
+    let db = timed.open();
+    let options = small_keyspace().keep_history(timed.length).merge_operator(Arc::new(Counter));
+    let counters = db.keyspace_with("counters", &options).unwrap();
+    counters.insert_with_ttl("key", "text", Duration::from_secs(1)).unwrap();
+    timed.advance(2000);
+    counters.merge("key", 5_i64.to_be_bytes()).unwrap();
+    let values: Vec<_> = counters.history("key").unwrap().map(|it| it.unwrap().value).collect();
+    assert_eq!(values, [counters.get("key").unwrap(), Some("text".into())]);
 }
