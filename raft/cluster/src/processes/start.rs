@@ -7,7 +7,7 @@ use std::{
 
 use openraft::StoredMembership;
 
-use super::{PATIENCE, Processes, STATUS_TIMEOUT, list};
+use super::{PATIENCE, POLL, Processes, STATUS_TIMEOUT, list};
 use crate::{
     Result,
     client::Client,
@@ -73,6 +73,12 @@ impl Processes {
 
     /// Checks that no process listens at the address of a node.
     async fn check_address(&self, node: u64) -> Result<()> {
+        if self.places.check_free(node).is_ok() {
+            return Ok(());
+        }
+        // A process that another thread starts has the sockets of this one until it runs its
+        // program.
+        tokio::time::sleep(2 * POLL).await;
         let Err(error) = self.places.check_free(node) else { return Ok(()) };
         let address = self.places.listen_address(node);
         let advice = "use other ports";
