@@ -42,7 +42,8 @@ mod schedules;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 
-/// Maximum levels, enough for 4^10 entries, a million. More entries only cost more steps per search.
+/// Maximum levels, enough for 4^10 entries, a million. More entries only cost more steps per
+/// search.
 const HEIGHT_MAX: usize = 10;
 
 /// Binary logarithm of 4: a quarter of the nodes on a level are also on the next higher level.
