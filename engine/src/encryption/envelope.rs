@@ -1,17 +1,14 @@
 //! The head of an encrypted file, and its key. See the parent module for the layout.
 
-use std::{fmt, io};
+use std::io;
 
-use aes_gcm::{
-    Aes256Gcm, KeyInit,
-    aead::{AeadInOut, inout::InOutBuf},
-};
 use hkdf::Hkdf;
 use sha2::Sha256;
 use sievedb_format::{Corruption, Decoder, FileHeader, FileKind, checksum::crc32};
 use zeroize::Zeroizing;
 
 use super::{
+    cipher::{Cipher, KEY_BYTES},
     error::EncryptionError,
     keys::{KeyProvider, RootKey},
 };
@@ -21,10 +18,6 @@ use crate::fs::{Fs, ReadFile};
 pub(super) const HEAD_BYTES: usize = 128;
 /// Length of the file header, stored and logical.
 pub(super) const HEADER_BYTES: usize = sievedb_format::file_header::HEADER_BYTES;
-/// Length of an authentication tag.
-pub(super) const TAG_BYTES: usize = 16;
-/// Length of a nonce.
-pub(super) const NONCE_BYTES: usize = 12;
 
 const SALT_BYTES: usize = 32;
 const CHECK_BYTES: usize = 16;
@@ -165,47 +158,9 @@ impl Head {
         let header = self.header.encode_encrypted();
         let id = self.key_id.to_le_bytes();
         let info = [INFO, &header, &id, &[self.layout as u8, 0, 0, 0]];
-        let mut bytes = Zeroizing::new([0; 32 + CHECK_BYTES]);
+        let mut bytes = Zeroizing::new([0; KEY_BYTES + CHECK_BYTES]);
         kdf.expand_multi_info(&info, &mut *bytes).expect("fewer than 255 blocks");
-        let (key, check) = bytes.split_first_chunk::<32>().expect("it is longer");
-        let cipher = Aes256Gcm::new(&(*key).into());
-        (Cipher(Box::new(cipher)), check.try_into().expect("the rest"))
-    }
-}
-
-/// AES-256-GCM with the key of a file.
-pub(super) struct Cipher(Box<Aes256Gcm>);
-
-impl fmt::Debug for Cipher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Cipher(..)")
-    }
-}
-
-impl Cipher {
-    /// Encrypts `bytes` in place. Returns the tag.
-    pub(super) fn encrypt(
-        &self,
-        nonce: [u8; NONCE_BYTES],
-        associated: &[u8],
-        bytes: &mut [u8],
-    ) -> [u8; TAG_BYTES] {
-        let tag = self.0.encrypt_inout_detached(&nonce.into(), associated, bytes.into());
-        tag.expect("far fewer than 64 GiB").into()
-    }
-
-    /// Decrypts `sealed`, its content and tag, into `bytes`, which is 16 bytes shorter. Returns
-    /// `false` if it is not authentic; `bytes` is then unspecified.
-    #[must_use]
-    pub(super) fn decrypt(
-        &self,
-        nonce: [u8; NONCE_BYTES],
-        associated: &[u8],
-        sealed: &[u8],
-        bytes: &mut [u8],
-    ) -> bool {
-        let Some((content, tag)) = sealed.split_last_chunk::<TAG_BYTES>() else { return false };
-        let Ok(buffer) = InOutBuf::new(content, bytes) else { return false };
-        self.0.decrypt_inout_detached(&nonce.into(), associated, buffer, &(*tag).into()).is_ok()
+        let (key, check) = bytes.split_first_chunk::<KEY_BYTES>().expect("it is longer");
+        (Cipher::new(key), check.try_into().expect("the rest"))
     }
 }

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use sievedb_format::Corruption;
 
 use super::{
-    envelope::{Cipher, HEAD_BYTES, HEADER_BYTES, Head, TAG_BYTES},
+    cipher::{Cipher, TAG_BYTES},
+    envelope::{HEAD_BYTES, HEADER_BYTES, Head},
     error::EncryptionError,
     frames::{CONTENT_BYTES_MAX, FRAME_HEAD_BYTES, FrameHead},
 };

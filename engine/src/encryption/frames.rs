@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use super::envelope::{Cipher, NONCE_BYTES};
+use super::cipher::{Cipher, NONCE_BYTES};
 use crate::fs::Fs;
 
 /// Bytes of a frame before its content.

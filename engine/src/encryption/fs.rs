@@ -12,7 +12,8 @@ use sievedb_format::FileHeader;
 
 use super::{
     Keys,
-    envelope::{HEAD_BYTES, HEADER_BYTES, Head, Layout, TAG_BYTES},
+    cipher::{Cipher, TAG_BYTES},
+    envelope::{HEAD_BYTES, HEADER_BYTES, Head, Layout},
     error::EncryptionError,
     frame_file::{FrameFile, shadow},
     frames::{FRAME_HEAD_BYTES, FrameWriter},
@@ -73,10 +74,7 @@ impl EncryptedFs {
         }
     }
 
-    fn head_with_cipher(
-        &self,
-        file: &dyn ReadFile,
-    ) -> io::Result<Option<(Head, super::envelope::Cipher)>> {
+    fn head_with_cipher(&self, file: &dyn ReadFile) -> io::Result<Option<(Head, Cipher)>> {
         let Some(head) = Head::read(file)? else { return Ok(None) };
         let cipher = head.cipher(&*self.keys)?;
         Ok(Some((head, cipher)))

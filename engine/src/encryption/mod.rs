@@ -54,6 +54,8 @@
 //! The logical header (envelope 0) is not encrypted. Integers are little-endian.
 
 #[cfg(feature = "encryption")]
+mod cipher;
+#[cfg(feature = "encryption")]
 mod envelope;
 #[cfg(feature = "encryption")]
 mod error;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use sievedb_format::Corruption;
 
 use super::{
-    envelope::{Cipher, HEAD_BYTES, HEADER_BYTES, Head, NONCE_BYTES, TAG_BYTES},
+    cipher::{Cipher, NONCE_BYTES, TAG_BYTES},
+    envelope::{HEAD_BYTES, HEADER_BYTES, Head},
     error::EncryptionError,
 };
 use crate::fs::ReadFile;
