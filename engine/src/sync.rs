@@ -133,6 +133,12 @@ impl Condvar {
         self.waiters.fetch_sub(1, Relaxed);
     }
 
+    pub(crate) fn notify_one(&self) {
+        if self.waiters.load(Relaxed) > 0 {
+            self.condvar.notify_one();
+        }
+    }
+
     pub(crate) fn notify_all(&self) {
         if self.waiters.load(Relaxed) > 0 {
             self.condvar.notify_all();

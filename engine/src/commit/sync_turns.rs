@@ -4,7 +4,7 @@ use std::{mem, sync::Arc, thread::panicking, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
-use super::{InFlight, sync_group::SyncGroup};
+use super::{InFlight, Write, sync_group::SyncGroup};
 use crate::{
     Error, Result,
     clock::{Clock, SystemClock},
@@ -21,9 +21,8 @@ const INSERTED_BYTES_MAX: usize = 1 << 10;
 
 /// Turns of threads that sync the log, one at a time, for all waiting threads.
 ///
-/// Each waiter has a lock of its own. The next thread to sync is notified first, so that the disk
-/// does not wait for threads that are done. With one lock for all, a write of eight threads on 16
-/// cores took the time of three syncs.
+/// Threads that wait for the same sync are notified by one call: a call for each of them takes
+/// longer than the sync, and each notified thread interrupts the next call.
 #[derive(Debug, Default)]
 pub(super) struct SyncTurns {
     state: Mutex<State>,
@@ -33,21 +32,28 @@ pub(super) struct SyncTurns {
 
 #[derive(Debug, Default)]
 struct State {
-    /// A thread has the turn.
+    /// A thread has the turn, or was given it.
     is_taken: bool,
-    /// Waiters in order of arrival.
-    waiting: Vec<Arc<Waiter>>,
+    /// Threads that wait for the next sync.
+    round: Round,
     /// Number of waiters at which the thread with the turn is notified; 0 if it does not wait.
     awaited: usize,
     group: SyncGroup,
 }
 
-/// A thread that waits for a sync up to `sequence`.
-#[derive(Debug)]
-struct Waiter {
-    sequence: SequenceNumber,
-    /// Write of the waiter, if another thread may insert it.
-    write: Option<Arc<InFlight>>,
+/// Threads that wait for the same sync.
+#[derive(Debug, Default)]
+struct Round {
+    waiters: usize,
+    /// Their writes that another thread may insert.
+    writes: Vec<Arc<InFlight>>,
+    /// `None` until a thread joins: most writes need no sync.
+    calls: Option<Arc<Calls>>,
+}
+
+/// The notification of a round.
+#[derive(Debug, Default)]
+struct Calls {
     call: Mutex<Option<Call>>,
     called: Condvar,
 }
@@ -55,11 +61,11 @@ struct Waiter {
 /// Reason of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// The sync is done. The write is also done if it is complete.
-    Synced,
-    /// The waiter has the turn.
+    /// The sync of all is over. Writes are also done if they are complete.
+    Over,
+    /// One of them has the turn.
     Turn,
-    /// The thread that synced the write panicked when it inserted writes.
+    /// The thread that synced the writes panicked when it inserted them.
     Panicked,
 }
 
@@ -70,16 +76,17 @@ enum Call {
 #[derive(Debug, Default)]
 #[must_use = "complete the own write first"]
 pub(crate) struct SyncedWaiters {
-    waiters: Vec<Arc<Waiter>>,
+    round: Round,
     /// A destructor writes while the thread unwinds: the panic preceded the sync.
     was_panicking: bool,
 }
 
-/// The turn to sync. A drop passes it on, and notifies the threads that need no sync.
+/// The turn to sync. A drop passes it on, and notifies the threads of the sync.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     turns: &'a SyncTurns,
-    synced: &'a AtomicU64,
+    /// Threads that wait for this sync, once it has begun.
+    round: Round,
     /// Duration of the sync.
     sync_time: Duration,
 }
@@ -94,90 +101,115 @@ impl SyncTurns {
     /// [`Error::WorkerPanicked`]: `write` is durable, and may be in its memtable.
     pub(super) fn take<'a>(
         &'a self,
-        synced: &'a AtomicU64,
+        synced: &AtomicU64,
         sequence: SequenceNumber,
         write: Option<&Arc<InFlight>>,
     ) -> Result<Option<Turn<'a>>> {
-        let mut state = self.state.lock();
-        if synced.load(Acquire) >= sequence {
-            return Ok(None);
-        }
-        if !mem::replace(&mut state.is_taken, true) {
-            return Ok(Some(Turn::new(self, synced)));
-        }
-        let (call, called) = (Mutex::default(), Condvar::default());
-        let waiter = Arc::new(Waiter { sequence, write: write.cloned(), call, called });
-        state.waiting.push(Arc::clone(&waiter));
-        let is_gathered = state.awaited == state.waiting.len();
-        drop(state);
-        if is_gathered {
-            self.gathered.notify_all();
-        }
-        match waiter.wait() {
-            Call::Synced => Ok(None),
-            Call::Turn => Ok(Some(Turn::new(self, synced))),
-            Call::Panicked => Err(Error::WorkerPanicked),
+        loop {
+            let mut state = self.state.lock();
+            if synced.load(Acquire) >= sequence {
+                return Ok(None);
+            }
+            if !mem::replace(&mut state.is_taken, true) {
+                return Ok(Some(Turn::new(self)));
+            }
+            let calls = state.round.join(write);
+            let is_gathered = state.awaited == state.round.waiters;
+            drop(state);
+            if is_gathered {
+                self.gathered.notify_all();
+            }
+            match calls.wait() {
+                // Without the lock, which all others of the round would wait for.
+                Call::Over if synced.load(Acquire) >= sequence => return Ok(None),
+                // The append failed, or the sync.
+                Call::Over => {}
+                Call::Turn => {
+                    self.state.lock().round.leave(write);
+                    return Ok(Some(Turn::new(self)));
+                }
+                Call::Panicked => return Err(Error::WorkerPanicked),
+            }
         }
     }
 }
 
-impl Waiter {
+impl Round {
+    /// Adds a thread, whose `write` another thread may insert if it is short and has only entries.
+    fn join(&mut self, write: Option<&Arc<InFlight>>) -> Arc<Calls> {
+        self.waiters += 1;
+        self.writes.extend(write.filter(|write| is_insertable(&write.write)).cloned());
+        Arc::clone(self.calls.get_or_insert_default())
+    }
+
+    /// Removes a thread that has the turn. The others wait for its sync.
+    fn leave(&mut self, write: Option<&Arc<InFlight>>) {
+        self.waiters -= 1;
+        self.writes.retain(|other| !write.is_some_and(|write| Arc::ptr_eq(write, other)));
+    }
+}
+
+fn is_insertable(write: &Write) -> bool {
+    write.payload.len() <= INSERTED_BYTES_MAX && write.keyspace_changes == 0
+}
+
+impl Calls {
     fn wait(&self) -> Call {
         let mut call = self.call.lock();
         loop {
-            if let Some(call) = *call {
-                return call;
+            match *call {
+                Some(Call::Turn) => return call.take().expect("it was just seen"),
+                Some(call) => return call,
+                None => self.called.wait(&mut call),
             }
-            self.called.wait(&mut call);
         }
     }
 
-    fn call(&self, call: Call) {
-        *self.call.lock() = Some(call);
-        self.called.notify_all();
+    fn call_one(&self) {
+        *self.call.lock() = Some(Call::Turn);
+        self.called.notify_one();
     }
 
-    /// Returns the write if it is short and logged, and contains only entries.
-    fn insertable(&self) -> Option<&InFlight> {
-        let in_flight = self.write.as_deref()?;
-        let write = &in_flight.write;
-        let is_short = write.payload.len() <= INSERTED_BYTES_MAX;
-        (is_short && write.keyspace_changes == 0 && in_flight.failure().is_none())
-            .then_some(in_flight)
+    fn call_all(&self, reason: Call) {
+        *self.call.lock() = Some(reason);
+        self.called.notify_all();
     }
 }
 
 impl SyncedWaiters {
     /// Returns the short writes among those that were synced. Their threads wait until the drop.
     pub(super) fn insertable(&self) -> impl Iterator<Item = &InFlight> {
-        self.waiters.iter().filter_map(|waiter| waiter.insertable())
+        self.round.writes.iter().map(|write| &**write).filter(|write| write.failure().is_none())
     }
 }
 
 impl<'a> Turn<'a> {
-    const fn new(turns: &'a SyncTurns, synced: &'a AtomicU64) -> Self {
-        Self { turns, synced, sync_time: Duration::ZERO }
+    fn new(turns: &'a SyncTurns) -> Self {
+        Self { turns, round: Round::default(), sync_time: Duration::ZERO }
     }
 
-    /// Waits for the other writers that the next sync is expected to serve.
-    pub(super) fn gather(&self) {
+    /// Waits for the other writers that the next sync is expected to serve. Later writers wait for
+    /// the sync after it.
+    pub(super) fn gather(&mut self) {
         let mut state = self.turns.state.lock();
-        let writers = state.waiting.len() + 1;
-        let Some(wait) = state.group.begin(writers) else { return };
-        let clock = SystemClock::new();
-        let begun = clock.now();
-        state.awaited = wait.writers - 1;
-        loop {
-            let before = state.waiting.len();
-            state = self.turns.state.wait_briefly(state, &self.turns.gathered, wait.pause);
-            let now = state.waiting.len();
-            if now == before || now >= state.awaited || clock.now() - begun >= wait.limit {
-                break;
+        let writers = state.round.waiters + 1;
+        if let Some(wait) = state.group.begin(writers) {
+            let clock = SystemClock::new();
+            let begun = clock.now();
+            state.awaited = wait.writers - 1;
+            loop {
+                let before = state.round.waiters;
+                state = self.turns.state.wait_briefly(state, &self.turns.gathered, wait.pause);
+                let now = state.round.waiters;
+                if now == before || now >= state.awaited || clock.now() - begun >= wait.limit {
+                    break;
+                }
             }
+            state.awaited = 0;
+            let writers = state.round.waiters + 1;
+            state.group.note_wait(wait, writers);
         }
-        state.awaited = 0;
-        let writers = state.waiting.len() + 1;
-        state.group.note_wait(wait, writers);
+        self.round = mem::take(&mut state.round);
     }
 
     /// Calls `sync`, and records its duration.
@@ -192,26 +224,23 @@ impl<'a> Turn<'a> {
     /// Passes the turn on. Returns the threads that no longer need a sync.
     pub(super) fn pass_on(self) -> SyncedWaiters {
         // Without `ManuallyDrop`, the drop would pass the turn on again.
-        let turn = mem::ManuallyDrop::new(self);
+        let mut turn = mem::ManuallyDrop::new(self);
         turn.give()
     }
 
-    fn give(&self) -> SyncedWaiters {
-        let synced = self.synced.load(Acquire);
+    fn give(&mut self) -> SyncedWaiters {
+        let round = mem::take(&mut self.round);
         let mut state = self.turns.state.lock();
-        let waiting = mem::take(&mut state.waiting);
-        let (done, mut left): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|waiter| waiter.sequence <= synced);
-        let next = (!left.is_empty()).then(|| left.remove(0));
+        let waiting = state.round.waiters;
+        state.group.note_sync(self.sync_time, round.waiters + 1, waiting);
+        let next = state.round.calls.clone();
+        debug_assert_eq!(next.is_some(), waiting > 0, "nobody would take the turn");
         state.is_taken = next.is_some();
-        let waiting = left.len() + usize::from(state.is_taken);
-        state.group.note_sync(self.sync_time, done.len() + 1, waiting);
-        state.waiting = left;
         drop(state);
         if let Some(next) = next {
-            next.call(Call::Turn);
+            next.call_one();
         }
-        SyncedWaiters { waiters: done, was_panicking: panicking() }
+        SyncedWaiters { round, was_panicking: panicking() }
     }
 }
 
@@ -223,11 +252,9 @@ impl Drop for Turn<'_> {
 
 impl Drop for SyncedWaiters {
     fn drop(&mut self) {
+        let Some(calls) = &self.round.calls else { return };
         // A panic may have left a write half inserted.
         let panicked = panicking() && !self.was_panicking;
-        let call = if panicked { Call::Panicked } else { Call::Synced };
-        for waiter in &self.waiters {
-            waiter.call(call);
-        }
+        calls.call_all(if panicked { Call::Panicked } else { Call::Over });
     }
 }
