@@ -109,7 +109,7 @@ impl OpenStore {
             let kept = frugal.keep_folder(folder);
             kept.map_err(|error| refused("open", folder, folder, error))?;
         }
-        let is_new = check_read_mode(&options, folder)? == Checked::Opening;
+        let is_new = check_read_mode(&options, folder)? == Checked::Partly;
         let start = options.clock.now();
         let begin = || {
             let read = || recovery::read(&options, folder);
