@@ -170,6 +170,9 @@ impl Options {
     /// files. It lowers this maximum to the rest. Reads then open and close more files. The maximum
     /// doubles again after some thousands of opens.
     ///
+    /// Stores of a [`memory_pool`](Self::memory_pool) close files for one another. Other stores of
+    /// the process do not: keep the sum of their maxima below the limit.
+    ///
     /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
     pub fn open_files_max(mut self, files: usize) -> Self {
         self.open_files_max = files;
