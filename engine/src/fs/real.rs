@@ -19,7 +19,7 @@ use bytes::Bytes;
 use memmap2::Mmap;
 #[cfg(target_os = "linux")]
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Pid, Resource, getpid, getrlimit};
+use rustix::process::{Pid, getpid};
 
 use super::{
     AppendFile, DirHandle, FileLock, Fs, ReadFile, check_same_dir, direct::DirectFile, resolved,
@@ -195,10 +195,7 @@ impl AppendFile for RealFile {
 
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
         // A write beyond this limit kills the process (SIGXFSZ).
-        if getrlimit(Resource::Fsize)
-            .current
-            .is_some_and(|file_bytes_max| file_bytes > file_bytes_max)
-        {
+        if u128::from(file_bytes) > file_bytes_max()? {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         // Never shrinks the file: that would truncate appended bytes.
@@ -239,6 +236,17 @@ impl ReadFile for RealFile {
 
     fn map(&self) -> io::Result<Bytes> {
         map(&self.0)
+    }
+}
+
+/// Returns the limit of the length of files. `rustix` takes the system call for infallible, and a
+/// seccomp filter may refuse it.
+fn file_bytes_max() -> io::Result<u128> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is valid during the call.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => Ok(limit.rlim_cur.into()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
