@@ -324,12 +324,14 @@ impl Error {
         self
     }
 
-    /// Returns `true` if the disk, or a quota on it, is full: a temporary state.
+    /// Returns `true` if the disk or a quota on it is full, or the process may not extend the file
+    /// further (`ulimit -f`): temporary states.
     ///
     /// Returns `false` for a failed sync, after which the state on the disk is unknown.
     #[must_use]
     pub fn is_no_space(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let full = [StorageFull, QuotaExceeded, FileTooLarge];
         matches!(self, Self::Io { op, source, .. } if *op != SYNC && full.contains(&source.kind()))
     }
 
