@@ -102,7 +102,8 @@ pub enum Error {
     /// share the lock, and a [follower](crate::Options::follow) needs none.
     ///
     /// `process` is the process id in the file `LOCK`, if any: that of the last process that opened
-    /// the store for writing. It may be stale. Read-only processes do not write it.
+    /// the store for writing. It may have ended, and a [forked child](crate::Db#forks) of it may
+    /// hold the lock. Read-only processes do not write their ids.
     Locked { path: PathBuf, process: Option<u32> },
     /// The directory `path` already contains a store, and
     /// [`Options::create_new`](crate::Options::create_new) was set. Nothing was changed.
