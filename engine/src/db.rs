@@ -52,7 +52,7 @@ use crate::{
 ///   before, the child drops all handles, and opens the store after the parent has exited.
 ///
 /// The first drop or call of an inherited handle closes the child's descriptor of the lock. Until
-/// then the child keeps the store locked, even if the parent closes it.
+/// then the child keeps the store locked, even if the parent has ended.
 ///
 /// # Keyspaces
 ///

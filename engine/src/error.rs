@@ -102,7 +102,8 @@ pub enum Error {
     /// share the lock, and a [follower](crate::Options::follow) needs none.
     ///
     /// `process` is the process id in the file `LOCK`, if any: that of the last process that opened
-    /// the store for writing. It may be stale. Read-only processes do not write it.
+    /// the store for writing. It may have ended, and a [forked child](crate::Db#forks) of it may
+    /// hold the lock. Read-only processes do not write their ids.
     Locked { path: PathBuf, process: Option<u32> },
     /// The directory `path` already contains a store, and
     /// [`Options::create_new`](crate::Options::create_new) was set. Nothing was changed.
@@ -324,12 +325,14 @@ impl Error {
         self
     }
 
-    /// Returns `true` if the disk, or a quota on it, is full: a temporary state.
+    /// Returns `true` if the disk or a quota on it is full, or the process may not extend the file
+    /// further (`ulimit -f`): temporary states.
     ///
     /// Returns `false` for a failed sync, after which the state on the disk is unknown.
     #[must_use]
     pub fn is_no_space(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let full = [StorageFull, QuotaExceeded, FileTooLarge];
         matches!(self, Self::Io { op, source, .. } if *op != SYNC && full.contains(&source.kind()))
     }
 

@@ -98,6 +98,7 @@ mod memory_budget;
 mod memory_pool;
 mod merge_operator;
 mod on_threads;
+mod open_files;
 pub mod options;
 #[cfg_attr(feature = "planted-bugs", doc(hidden))]
 #[cfg(feature = "planted-bugs")]

@@ -31,7 +31,7 @@ use std::{mem, sync::Arc};
 pub(crate) use self::pool::Pool;
 #[cfg(doc)]
 use crate::Options;
-use crate::{Error, Result, gate::Gate};
+use crate::{Error, Result, gate::Gate, open_files::Sharers};
 
 /// Memory that several stores of one process share.
 ///
@@ -42,6 +42,9 @@ use crate::{Error, Result, gate::Gate};
 /// each store: other stores flush memtables and drop filters to free it. A store without worker
 /// threads does so at its next write. A store opened read-only keeps the filters that it loaded.
 /// One that became read-only keeps its memtables.
+///
+/// If the process has no free file descriptor, the store with the most open table files closes half
+/// of them.
 ///
 /// Clones are handles of the same pool. Stores can join and leave at any time.
 ///
@@ -66,6 +69,8 @@ struct Shared {
     /// Rejects calls in a forked child, where another thread may have held a lock of the pool.
     gate: Gate,
     pool: Arc<Pool>,
+    /// The stores also share the descriptors of the process.
+    sharers: Arc<Sharers>,
 }
 
 /// Memory use of all stores of a [`MemoryPool`], in bytes.
@@ -107,7 +112,7 @@ impl MemoryPool {
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let pool = Arc::new(Pool::new(Some(bytes), bytes));
-        Self(Arc::new(Shared { gate: Gate::new(), pool }))
+        Self(Arc::new(Shared { gate: Gate::new(), pool, sharers: Arc::default() }))
     }
 
     /// Changes the bytes of the pool. The block cache shrinks before the call returns. Workers of
@@ -142,6 +147,11 @@ impl MemoryPool {
             return Err(Error::InvalidOption { name: "memory_pool", allowed });
         }
         Ok(&self.0.pool)
+    }
+
+    /// Returns the group of its stores that close table files for one another.
+    pub(crate) fn sharers(&self) -> &Arc<Sharers> {
+        &self.0.sharers
     }
 }
 

@@ -9,7 +9,6 @@ use std::{
     collections::BinaryHeap,
     mem,
     path::{Path, PathBuf},
-    process,
     sync::Arc,
 };
 
@@ -19,6 +18,7 @@ use sievedb_sstable::{BlockCache, CursorOptions, Table, TableCursor};
 use crate::{
     Error, KeyspaceOptions, Result, TableWriter,
     fs::Fs,
+    gate::Gate,
     stats::Counters,
     table::{files::TableFiles, table_error},
 };
@@ -69,13 +69,13 @@ struct Run {
     fs: Arc<dyn Fs>,
     path: PathBuf,
     id: u64,
-    /// Id of the process that wrote it. A forked child does not remove it.
-    process_id: u32,
+    /// A forked child does not remove the file.
+    gate: Gate,
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if process::id() == self.process_id {
+        if !self.gate.is_forked() {
             // If this fails, the caller can remove the file.
             let _ = self.fs.unlink(&self.path);
         }
@@ -188,8 +188,8 @@ impl Sorter {
             TableWriter::with_fs(&path, Arc::clone(&self.fs), &KeyspaceOptions::new())?;
         write(&mut writer)?;
         let bytes = writer.end()?.bytes;
-        let (fs, path, process_id) = (Arc::clone(&self.fs), writer.keep(), process::id());
-        Ok((Run { fs, path, id, process_id }, bytes))
+        let (fs, path, gate) = (Arc::clone(&self.fs), writer.keep(), Gate::new());
+        Ok((Run { fs, path, id, gate }, bytes))
     }
 
     /// Keeps a run, and merges all of its size if there are many.

@@ -3,7 +3,6 @@
 use std::{
     fmt, mem,
     path::{Path, PathBuf},
-    process,
     sync::Arc,
 };
 
@@ -18,6 +17,7 @@ use crate::{
     error::SYNC,
     filter_policy::FilterChoice,
     fs::{AppendFile, Fs, RealFs},
+    gate::Gate,
     resolve::put_at,
     table::unfinished::FileSink,
 };
@@ -53,8 +53,8 @@ pub struct TableWriter {
     fs: Arc<dyn Fs>,
     path: PathBuf,
     last_key: Vec<u8>,
-    /// Id of the process that created the file. A forked child does not remove it.
-    process_id: u32,
+    /// A forked child does not remove the file.
+    gate: Gate,
 }
 
 /// Result of a finished [`TableWriter`].
@@ -98,9 +98,8 @@ impl TableWriter {
         let salt = fs.random_u64();
         let salt = salt.map_err(|error| Error::io("draw a random number for", &path, error))?;
         let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        let (last_key, process_id) = (Vec::new(), process::id());
-        let mut created =
-            Self { writer: None, file: Arc::clone(&file), fs, path, last_key, process_id };
+        let (last_key, gate) = (Vec::new(), Gate::new());
+        let mut created = Self { writer: None, file: Arc::clone(&file), fs, path, last_key, gate };
         // The table belongs to no store.
         let identity = TableIdentity { store_id: 0, file_id: 0, salt, hash_seed: 0 };
         let no_filter = FilterChoice { kind: FilterKind::BlockedBloom, bits_per_key: 0.0 };
@@ -191,7 +190,7 @@ impl TableWriter {
 
 impl Drop for TableWriter {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() && process::id() == self.process_id {
+        if !self.path.as_os_str().is_empty() && !self.gate.is_forked() {
             // If this fails, the caller can remove the file.
             let _ = self.fs.unlink(&self.path);
         }

@@ -39,6 +39,9 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// Opens or creates the keyspace `name`, and checks its [`Schema`]. Runs the missing
     /// migrations, which rewrite all values.
     ///
+    /// Opens of one process run one after another. If it forks during an open, opens of the child
+    /// wait forever.
+    ///
     /// # Errors
     ///
     /// * [`Error::SchemaMismatch`], [`Error::MigrationUnfinished`], [`Error::NoSchema`]: the stored

@@ -6,7 +6,7 @@ use super::objects::{NewObject, ObjectStore};
 use crate::{
     encryption::{Keys, ObjectWriter, open_object},
     fs::{FileLock, Fs, ReadFile},
-    table::open_files::OpenFiles,
+    open_files::OpenFiles,
 };
 
 /// Encrypts each object as a whole, with a key derived from its name.

@@ -9,8 +9,8 @@ use std::{
 
 use crate::{
     fs::{AppendFile, FileLock, Fs, ReadFile, existing},
+    open_files::{FrugalFs, OpenFiles},
     store::folder::create_levels,
-    table::open_files::{FrugalFs, OpenFiles},
 };
 
 /// Directory of the contents of files.

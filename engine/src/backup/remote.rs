@@ -19,8 +19,8 @@ use self::lock::{LOCK, OwnLock};
 use super::objects::{BACKUPS, NewObject, ObjectStore};
 use crate::{
     fs::{FileLock, ReadFile},
+    open_files::OpenFiles,
     sync::Mutex,
-    table::open_files::OpenFiles,
 };
 
 /// Length of a part of an upload, in bytes. S3 accepts at most 10,000 parts of at least 5 MiB.

@@ -18,6 +18,11 @@ impl fmt::Display for Error {
             Self::Io { op, path, source } => {
                 write!(f, "cannot {op} {}", path.display())?;
                 match source.kind() {
+                    io::ErrorKind::FileTooLarge if self.is_no_space() => write!(
+                        f,
+                        "; raise the limit of file lengths (`ulimit -f`) of the process, then try \
+                         again"
+                    ),
                     _ if self.is_no_space() => {
                         write!(
                             f,

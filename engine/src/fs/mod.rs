@@ -158,7 +158,8 @@ pub trait Fs: Debug + Send + Sync {
     }
 
     /// Locks the file `path` exclusively, and creates it if missing. `WouldBlock` if it is locked,
-    /// by another process or by this one. Drop unlocks, and so does the end of the process.
+    /// by another process or by this one. Drop unlocks, and so does the end of the process and of
+    /// its forked children.
     ///
     /// May write the process id to the file, as a hint for other processes that find it locked.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;

@@ -19,11 +19,11 @@ use bytes::Bytes;
 use memmap2::Mmap;
 #[cfg(target_os = "linux")]
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Pid, Resource, getpid, getrlimit};
 
 use super::{
     AppendFile, DirHandle, FileLock, Fs, ReadFile, check_same_dir, direct::DirectFile, resolved,
 };
+use crate::gate::Gate;
 
 /// Most attempts to lock a file that others unlink at the same time.
 const LOCK_TRIES_MAX: usize = 100;
@@ -162,7 +162,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 fn held(file: File, tried: Result<(), TryLockError>) -> io::Result<Box<dyn FileLock>> {
     match tried {
-        Ok(()) => Ok(Box::new(RealLock { file, locked_by: getpid() })),
+        Ok(()) => Ok(Box::new(RealLock { file, gate: Gate::new() })),
         Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
         Err(TryLockError::Error(error)) => Err(error),
     }
@@ -195,10 +195,7 @@ impl AppendFile for RealFile {
 
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
         // A write beyond this limit kills the process (SIGXFSZ).
-        if getrlimit(Resource::Fsize)
-            .current
-            .is_some_and(|file_bytes_max| file_bytes > file_bytes_max)
-        {
+        if u128::from(file_bytes) > file_bytes_max()? {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         // Never shrinks the file: that would truncate appended bytes.
@@ -242,6 +239,17 @@ impl ReadFile for RealFile {
     }
 }
 
+/// Returns the limit of the length of files. `rustix` takes the system call for infallible, and a
+/// seccomp filter may refuse it.
+fn file_bytes_max() -> io::Result<u128> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is valid during the call.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => Ok(limit.rlim_cur.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 pub(super) fn map(file: &File) -> io::Result<Bytes> {
     if file.metadata()?.len() == 0 {
         // An empty map is an error on some systems.
@@ -259,7 +267,8 @@ pub(super) fn map(file: &File) -> io::Result<Bytes> {
 #[derive(Debug)]
 struct RealLock {
     file: File,
-    locked_by: Pid,
+    /// Not a process id: in a namespace of its own, a child may have that of its parent.
+    gate: Gate,
 }
 
 impl Drop for RealLock {
@@ -267,7 +276,7 @@ impl Drop for RealLock {
     /// executes its program, and would keep the lock until then.
     fn drop(&mut self) {
         // A forked child shares the lock with its parent, and only closes its descriptor.
-        if getpid() == self.locked_by {
+        if !self.gate.is_forked() {
             // If this fails, the close of the descriptor unlocks.
             let _ = self.file.unlock();
         }
@@ -287,9 +296,25 @@ mod tests {
         let file = File::create(&path).unwrap();
         file.try_lock().unwrap();
         let copy = file.try_clone().unwrap();
-        drop(RealLock { file, locked_by: getpid() });
+        drop(RealLock { file, gate: Gate::new() });
         drop(RealFs.lock(&path).unwrap());
         drop(copy);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(any(miri, feature = "shuttle"))))]
+    fn a_forked_child_with_the_id_of_its_parent_does_not_unlock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let file = File::create(&path).unwrap();
+        file.try_lock().unwrap();
+        let of_parent = file.try_clone().unwrap();
+        let gate = Gate::new();
+        gate.set_forked(true);
+        drop(RealLock { file, gate });
+        let locked = RealFs.lock(&path).map(drop).unwrap_err();
+        assert_eq!(locked.kind(), io::ErrorKind::WouldBlock);
+        drop(of_parent);
     }
 
     /// Its last owner may unlink the file between the calls that open and lock it.

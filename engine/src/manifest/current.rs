@@ -136,7 +136,7 @@ impl Current {
         let created = match fs.create(&temporary) {
             // A crash or a full disk left the file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs.unlink(&temporary).map_err(|e| Error::io("remove", &temporary, e))?;
+                existing(fs.unlink(&temporary)).map_err(|e| Error::io("remove", &temporary, e))?;
                 fs.create(&temporary)
             }
             created => created,
@@ -160,7 +160,10 @@ impl Current {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::fs::{Call, Fault, FaultFs, MemoryFs, Times};
 
     const CURRENT: Current =
         Current { store_id: 7 << 64 | 9, manifest: Position { file_id: 12, offset: 4096 } };
@@ -175,6 +178,19 @@ mod tests {
             let swapped = Current::decode(&CURRENT.encode(kind), other);
             assert!(matches!(swapped, Err(Corruption::Magic { .. })), "{kind:?}");
         }
+    }
+
+    /// A network file system may repeat a request that was carried out.
+    #[test]
+    fn a_leftover_that_is_already_gone_is_replaced() {
+        const ENOENT: i32 = 2;
+        let (fs, folder) = (FaultFs::new(Arc::new(MemoryFs::new())), Path::new("db"));
+        fs.create_dir(folder).unwrap();
+        fs.create(&folder.join("CURRENT.tmp")).unwrap();
+        fs.inject(Fault::new(ENOENT, Times::Once).calls(&[Call::Unlink]).carried_out());
+        CURRENT.install(&fs, folder).unwrap();
+        assert_eq!(fs.failures(), 1);
+        assert_eq!(Current::read(&fs, folder).unwrap(), Some(CURRENT));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(crate) struct ManifestFile {
     edits: u64,
     /// Length after the first edit.
     first_bytes: u64,
+    /// Length of a manifest that is too long to continue.
+    rewrite_bytes: u64,
     /// Position for which `CLOSED` vouches; the default for none.
     noted: Position,
     health: Health,
@@ -84,7 +86,8 @@ impl ManifestFile {
         let writer = begin(&*fs, &folder, id, &state)?;
         let first_bytes = writer.offset();
         let (edits, noted, health) = (1, Position::default(), Health::Good);
-        Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
+        let rewrite_bytes = rewrite_bytes(first_bytes);
+        Ok(Self { fs, folder, state, writer, edits, first_bytes, rewrite_bytes, noted, health })
     }
 
     /// Returns `true` if [`reopen`](Self::reopen) may continue a manifest.
@@ -102,8 +105,8 @@ impl ManifestFile {
         let Loaded { state, end, secret, edits, first_bytes, .. } = loaded;
         let writer =
             Writer::reopen(&*fs, FileName::Manifest(end.file_id).path(&folder), end, secret)?;
-        let (noted, health) = (end, Health::Good);
-        Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
+        let (noted, health, rewrite_bytes) = (end, Health::Good, rewrite_bytes(first_bytes));
+        Ok(Self { fs, folder, state, writer, edits, first_bytes, rewrite_bytes, noted, health })
     }
 
     /// Writes `CLOSED` if the whole manifest is durable and the file does not record that yet.
@@ -152,17 +155,20 @@ impl ManifestFile {
         let offset = self.writer.offset();
         applied.map_err(|source| Error::corrupt(self.writer.path(), offset, source))?;
 
-        let rewrite_bytes = REWRITE_BYTES_MIN.max(GROWTH_MAX * self.first_bytes);
-        let rewrite = matches!(self.health, Health::NeedsNewFile) || offset > rewrite_bytes;
         let old = self.writer.file_id();
-        let written = if rewrite { self.rewrite(&mut state, new_id()) } else { self.write(edit) };
+        let written = match self.health {
+            Health::NeedsNewFile => self.rewrite(&mut state, new_id()),
+            _ if offset > self.rewrite_bytes => self.shorten(&mut state, edit, new_id()),
+            _ => self.write(edit),
+        };
         match written {
             Ok(()) => {
                 debug_assert!(state.last_sequence >= self.state.last_sequence);
                 debug_assert!(state.next_file_id > self.writer.file_id());
                 self.state = state;
                 self.health = Health::Good;
-                Ok(Appended { replaced: rewrite.then_some(old) })
+                let is_new = self.writer.file_id() != old;
+                Ok(Appended { replaced: is_new.then_some(old) })
             }
             Err(error) => {
                 self.health = if error.is_passing() {
@@ -208,8 +214,29 @@ impl ManifestFile {
         state.next_file_id = state.next_file_id.max(id + 1);
         self.writer = begin(&*self.fs, &self.folder, id, state)?;
         (self.edits, self.first_bytes) = (1, self.writer.offset());
+        self.rewrite_bytes = rewrite_bytes(self.first_bytes);
         Ok(())
     }
+
+    /// Rewrites a manifest that is too long. Without room for a whole manifest, continues it for a
+    /// while: the edit may be one that frees space.
+    fn shorten(&mut self, state: &mut ManifestState, edit: &VersionEdit, id: u64) -> Result<()> {
+        let next_file_id = state.next_file_id;
+        match self.rewrite(state, id) {
+            // `CURRENT` still names this file.
+            Err(error) if error.is_passing() => {
+                state.next_file_id = next_file_id;
+                self.rewrite_bytes = self.writer.offset() + REWRITE_BYTES_MIN;
+                self.write(edit)
+            }
+            rewritten => rewritten,
+        }
+    }
+}
+
+/// Returns the length of a manifest that is too long to continue.
+fn rewrite_bytes(first_bytes: u64) -> u64 {
+    REWRITE_BYTES_MIN.max(GROWTH_MAX * first_bytes)
 }
 
 /// Writes a manifest and makes it the current one.

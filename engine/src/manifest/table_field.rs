@@ -57,6 +57,10 @@ const RANGE_TOMBSTONES: u64 = required(18);
 const WRITTEN: u64 = optional(19);
 const BLOB_DEPTH: u64 = optional(20);
 
+/// No table has as many entries. Their sums over 60,000 tables do not overflow: only `verify`
+/// compares these numbers with the tables.
+const ENTRIES_MAX: u64 = 1 << 48;
+
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     out.put_varint_field(ID, table.id);
     out.put_varints_field(PLACE, &[table.level.into(), table.run]);
@@ -150,7 +154,8 @@ pub(super) fn decode_prefix_place(
 
 /// # Errors
 ///
-/// [`Corruption`] if the bytes break the table above, or the key or sequence range is empty.
+/// [`Corruption`] if the bytes break the table above, the key or sequence range is empty, or a
+/// number of entries is impossible.
 pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut id, mut place, mut file_bytes, mut checksum, mut salt) =
         (None, None, None, None, None);
@@ -222,6 +227,15 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         return Err(Corruption::OutOfRange { what: "level", value: level });
     };
     let [entries, tombstones] = entries.ok_or_else(missing("entries"))?;
+    for (what, value, max) in [
+        ("entries", entries, ENTRIES_MAX),
+        ("tombstones", tombstones, entries),
+        ("range tombstones", range_tombstones.unwrap_or(0), entries),
+    ] {
+        if value > max {
+            return Err(Corruption::OutOfRange { what, value });
+        }
+    }
     let [smallest_sequence, largest_sequence] = sequences.ok_or_else(missing("sequences"))?;
     let smallest = smallest.ok_or_else(missing("smallest key"))?;
     let largest = largest.ok_or_else(missing("largest key"))?;

@@ -23,11 +23,11 @@ impl Options {
     /// at least the minimum for the worker threads.
     ///
     /// The memory of the machine is the physical memory, or the memory limit of a control group
-    /// (cgroup) of the process if that is less. Both are read from `/proc` and `/sys/fs/cgroup` at
-    /// each open, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget). If they are
-    /// unknown, as on systems other than Linux, the default is 256 MiB
-    /// ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
-    /// [`MemoryStats`](crate::stats::MemoryStats).
+    /// (cgroup) of the process if that is less; `memory.high` is not read. Both are read from
+    /// `/proc` and `/sys/fs/cgroup` at each open, and by
+    /// [`set_memory_budget(None)`](crate::Db::set_memory_budget). If they are unknown, as on
+    /// systems other than Linux, the default is 256 MiB ([`FALLBACK_MEMORY_BUDGET`]). The budget
+    /// and its source are in [`MemoryStats`](crate::stats::MemoryStats).
     ///
     /// The budget is one pool. Memtables (up to 1/4), filters (1/4), buffers of flushes and
     /// compactions (1/8), indexes and bookkeeping take what they use. The block cache has the rest
@@ -169,6 +169,9 @@ impl Options {
     /// limit of the process closes half of its table files, so that flushes and the log can open
     /// files. It lowers this maximum to the rest. Reads then open and close more files. The maximum
     /// doubles again after some thousands of opens.
+    ///
+    /// Stores of a [`memory_pool`](Self::memory_pool) close files for one another. Other stores of
+    /// the process do not: keep the sum of their maxima below the limit.
     ///
     /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
     pub fn open_files_max(mut self, files: usize) -> Self {

@@ -27,6 +27,9 @@ pub enum ReadMode {
     /// [`MemoryStats::mapped_bytes`](crate::stats::MemoryStats::mapped_bytes), not in the budget,
     /// because the operating system manages their pages. Their files are open only for read-ahead
     /// of scans, batches and compactions, and then count in [`Options::open_files_max`].
+    ///
+    /// If the file system does not support maps, the open fails with an [`Error::Io`]. A failed
+    /// open of a new store leaves the directory and its lock file, or an empty store.
     Map,
     /// Positional reads that bypass the page cache (`O_DIRECT`): the block cache is the only cache,
     /// so the memory budget covers all memory. For a block cache larger than the page cache would
@@ -36,6 +39,6 @@ pub enum ReadMode {
     /// files, such as the log, are read and written through the page cache. If the file system does
     /// not support such reads, the open fails with an [`Error::Io`] of kind
     /// [`Unsupported`](std::io::ErrorKind::Unsupported). A failed open of a new store leaves the
-    /// directory and its lock file, or an empty store if only a read fails.
+    /// directory and its lock file, or an empty store.
     Direct,
 }

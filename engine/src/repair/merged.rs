@@ -18,7 +18,8 @@ use super::{
 use crate::{
     Error, Result,
     manifest::KeyspaceState,
-    table::{TableMeta, files::TableFiles, open_files::OpenFiles, table_error},
+    open_files::OpenFiles,
+    table::{TableMeta, files::TableFiles, table_error},
 };
 
 const OPEN_FILES: usize = 64;

@@ -130,6 +130,8 @@ impl Store {
     pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>, share: &Arc<WorkerShare>) -> Result<()> {
         let KeptView { frozen, version, cleared, .. } = tree.kept_view();
         let Some(newest) = frozen.first() else { return Ok(()) };
+        // Also before a flush that may fail: the unlinks may free the space for the next one.
+        self.tables.obsolete_files.retry();
         self.renew_manifest()?;
         let placed = newest.last_sequence();
         // Then all inserts are done, and the memtables have what readers see.

@@ -125,41 +125,49 @@ pub(super) fn check_new(fs: &dyn Fs, folder: &Path) -> Result<()> {
 /// Extent of the check of the read mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// A file was opened and read.
-    Reading,
-    /// A file was opened. No file has bytes to read yet.
-    Opening,
+    /// `CURRENT` was read as tables will be.
+    Whole,
+    /// The lock file was, which may be empty. No other file exists yet.
+    Partly,
 }
 
-/// Refuses direct reads if the file system does not support them. Called before anything is
-/// written: a flush that cannot read its table would make the store read-only.
+/// Refuses a read mode that the file system does not support. Called before anything is written: a
+/// flush that cannot read its table would make the store read-only.
 ///
-/// Some file systems only refuse the reads, so this reads the first byte of `CURRENT`. In a new
-/// store it opens the lock file instead, and must be called again after the store is created. If
-/// the second call fails, an empty store is left behind.
+/// Some file systems open a file and only refuse its reads or its map, so this reads or maps
+/// `CURRENT`. In a new store it takes the lock file instead, and must be called again after the
+/// store is created. If only the second call fails, an empty store is left behind.
 pub(super) fn check_read_mode(options: &Options, folder: &Path) -> Result<Checked> {
-    if options.read_mode != ReadMode::Direct {
-        return Ok(Checked::Reading);
-    }
-    let open = |path: &Path| {
-        let opened = options.fs.open_direct(path);
-        opened.map_err(|error| (error.kind(), Error::io("open for direct reads", path, error)))
+    let check = |path: &Path| {
+        let checked = check_file(&*options.fs, options.read_mode, path);
+        checked.map_err(|(op, error)| (error.kind(), Error::io(op, path, error)))
     };
-    let path = FileName::Current.path(folder);
-    let file = match open(&path) {
-        Ok(file) => file,
-        Err((io::ErrorKind::NotFound, _)) => {
-            let opened = open(&FileName::Lock.path(folder));
-            return opened.map(|_| Checked::Opening).map_err(|(_, error)| error);
-        }
-        Err((_, error)) => return Err(error),
+    let (checked, extent) = match check(&FileName::Current.path(folder)) {
+        Err((io::ErrorKind::NotFound, _)) => (check(&FileName::Lock.path(folder)), Checked::Partly),
+        checked => (checked, Checked::Whole),
     };
-    match file.read_at(&mut [0], 0) {
-        // An empty file is damaged, which recovery reports.
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
-            Err(Error::io("read directly", path, error))
+    checked.map(|()| extent).map_err(|(_, error)| error)
+}
+
+/// Reads or maps the file `path` as the table files of `mode` are. An error has the failed call.
+fn check_file(fs: &dyn Fs, mode: ReadMode, path: &Path) -> Result<(), (&'static str, io::Error)> {
+    match mode {
+        ReadMode::Pread => Ok(()),
+        ReadMode::Map => {
+            let file = fs.open(path).map_err(|error| ("open", error))?;
+            file.map().map(drop).map_err(|error| ("map", error))
         }
-        _ => Ok(Checked::Reading),
+        ReadMode::Direct => {
+            let opened = fs.open_direct(path);
+            let file = opened.map_err(|error| ("open for direct reads", error))?;
+            match file.read_at(&mut [0], 0) {
+                // An empty `CURRENT` is damaged, which recovery reports.
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    Err(("read directly", error))
+                }
+                _ => Ok(()),
+            }
+        }
     }
 }
 

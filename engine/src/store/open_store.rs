@@ -17,6 +17,7 @@ use crate::{
     handle_counts::HandleCounts,
     manifest::VersionEdit,
     memory::Freer,
+    open_files::{FrugalFs, OpenFiles},
     planted::PlantedBug,
     store::Store,
     store::folder::{
@@ -39,7 +40,6 @@ use crate::{
             Ordering::{Acquire, Release},
         },
     },
-    table::open_files::{FrugalFs, OpenFiles},
 };
 
 /// A store and its threads, which all handles share. The drop of the last handle closes it.
@@ -64,7 +64,11 @@ impl OpenStore {
     /// As [`Options::open`].
     pub(crate) fn open(folder: &Path, mut options: Options) -> Result<Self> {
         options.read_only |= options.follow;
-        let open_files = Arc::new(OpenFiles::new(options.open_files_max));
+        let files_max = options.open_files_max;
+        let open_files = match &options.memory_pool {
+            Some(pool) => OpenFiles::sharing(files_max, pool.sharers()),
+            None => Arc::new(OpenFiles::new(files_max)),
+        };
         let target = FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files));
         let target = options.stored_fs(Arc::new(target));
         if options.read_only {
@@ -109,7 +113,7 @@ impl OpenStore {
             let kept = frugal.keep_folder(folder);
             kept.map_err(|error| refused("open", folder, folder, error))?;
         }
-        let is_new = check_read_mode(&options, folder)? == Checked::Opening;
+        let is_new = check_read_mode(&options, folder)? == Checked::Partly;
         let start = options.clock.now();
         let begin = || {
             let read = || recovery::read(&options, folder);

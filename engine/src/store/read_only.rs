@@ -9,12 +9,12 @@ use crate::{
     Error, Options, Result,
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{ManifestFile, ManifestState},
+    open_files::OpenFiles,
     read::tree::Tree,
     store::log_state::{begun_history, corrupt_state},
     store::open_tables::open_tables,
     store::recovery::{Beginning, Recovered, Stopwatch},
     store::versions::keyspaces::KeyspaceTrees,
-    table::open_files::OpenFiles,
     table::store::TableStore,
     version::Version,
 };

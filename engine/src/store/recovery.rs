@@ -32,6 +32,7 @@ use crate::{
     log::Position,
     manifest::load::Loaded,
     manifest::{KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
+    open_files::OpenFiles,
     planted::PlantedBug,
     stats::OpeningStats,
     store::log_state::{LogState, Unflushed, begun_history, changed_options, corrupt_state},
@@ -41,7 +42,6 @@ use crate::{
     store::versions::keyspaces::KeyspaceTrees,
     store::writer::rewrite_log::{ReplayedLog, unlink_segment},
     table::cache_room::CacheRoom,
-    table::open_files::OpenFiles,
     table::store::TableStore,
     wal::{
         chain::Segments,

@@ -14,10 +14,10 @@ use bytes::Bytes;
 use sievedb_format::Corruption;
 use sievedb_sstable::{ReadError, TableSource};
 
-use super::open_files::OpenFiles;
 use crate::{
     Error, Result,
     fs::{Fs, ReadFile},
+    open_files::OpenFiles,
     options::ReadMode,
     stats::Counters,
 };

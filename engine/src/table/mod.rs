@@ -15,7 +15,6 @@ pub(crate) mod filters;
 mod live;
 mod meta;
 pub(crate) mod obsolete;
-pub(crate) mod open_files;
 mod quarantine;
 pub(crate) mod read_buffers;
 mod retired_list;

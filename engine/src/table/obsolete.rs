@@ -3,7 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    io,
+    mem,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -11,7 +11,12 @@ use std::{
     },
 };
 
-use crate::{file_name::FileName, fs::Fs, memory::MemoryAccount, sync::Mutex};
+use crate::{
+    file_name::FileName,
+    fs::{Fs, existing},
+    memory::MemoryAccount,
+    sync::Mutex,
+};
 
 /// Files without readers. Filled by drops on any thread, emptied by a worker.
 #[derive(Debug, Default)]
@@ -32,6 +37,8 @@ struct Waiting {
     paths: BTreeMap<(Reverse<Option<u64>>, u64), PathBuf>,
     /// Files that have arrived.
     arrived: u64,
+    /// Files whose unlink failed.
+    failed: Vec<PathBuf>,
     /// Bytes of the files that were part of a version.
     bytes: BTreeMap<PathBuf, u64>,
     /// Ids of the files of each [`Hold`], ascending, by its number.
@@ -218,23 +225,39 @@ impl ObsoleteFiles {
         waiting.paths.remove(&key)
     }
 
-    /// Unlinks files. A failure is harmless: the next open retries.
+    /// Unlinks files. A failure is harmless: [`retry`](Self::retry) and the next open retry.
     pub(crate) fn unlink(&self, fs: &dyn Fs, mut paths: Vec<PathBuf>) {
         // Without a list, the last table of a group is unlinked first: it vouches for the others.
         paths.sort_unstable_by_key(|path| Reverse(table_id(path)));
-        for path in &paths {
-            let unlinked = fs.unlink(path);
-            let is_gone =
-                unlinked.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
-            let bytes = self.waiting.lock().bytes.remove(path).filter(|_| is_gone);
+        for path in paths {
+            if existing(fs.unlink(&path)).is_err() {
+                // A name without an id may have a new file by then.
+                let id = FileName::of_path(&path).and_then(FileName::id);
+                self.waiting.lock().failed.extend(id.map(|_| path));
+                continue;
+            }
+            let bytes = self.waiting.lock().bytes.remove(&path);
             self.occupied_bytes.fetch_sub(bytes.unwrap_or(0).cast_signed(), Relaxed);
             let mut retired = self.retired.lock();
-            match FileName::of_path(path).filter(|_| is_gone) {
+            match FileName::of_path(&path) {
                 Some(FileName::Table(id)) => retired.unlinked.extend([id]),
                 Some(FileName::Log(id)) => retired.unlinked_logs.extend([id]),
                 _ => {}
             }
         }
+    }
+
+    /// Adds the files again whose unlink failed. Some file systems refuse unlinks while they are
+    /// full.
+    pub(crate) fn retry(&self) {
+        let mut waiting = self.waiting.lock();
+        let failed = mem::take(&mut waiting.failed);
+        if failed.is_empty() {
+            return;
+        }
+        failed.into_iter().for_each(|path| waiting.push(path));
+        drop(waiting);
+        self.memory.ring();
     }
 }
 
@@ -252,7 +275,8 @@ mod tests {
     use super::*;
     use crate::{
         clock::{Clock as _, SystemClock},
-        fs::MemoryFs,
+        fs::{Call, Fault, FaultFs, MemoryFs, Times},
+        tests::ENOSPC,
     };
 
     #[test]
@@ -271,6 +295,31 @@ mod tests {
         files.push("000009.sst".into());
         files.forget(&unlinked);
         assert_eq!(files.retired(), [9]);
+    }
+
+    #[test]
+    fn a_failed_unlink_is_retried() {
+        let disk = Arc::new(MemoryFs::new());
+        let (fs, files) = (FaultFs::new(Arc::clone(&disk) as _), ObsoleteFiles::default());
+        let [path, other] = ["000007.sst", "CURRENT.tmp"].map(PathBuf::from);
+        fs.create(&path).unwrap();
+        fs.create(&other).unwrap();
+        files.count_written(100);
+        files.push_part_of_version(path.clone(), 100);
+        files.push(other.clone());
+        fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Unlink]));
+        files.unlink(&fs, files.take(usize::MAX));
+        fs.heal();
+        assert!(files.is_empty(), "a worker would try again at once");
+        assert_eq!((files.retired(), files.unlinked()), (vec![7], vec![]));
+        assert_eq!(files.occupied_bytes(), 100);
+        files.retry();
+        files.unlink(&fs, files.take(usize::MAX));
+        assert!(!disk.exists(&path).unwrap());
+        assert!(disk.exists(&other).unwrap(), "its name may be in use again");
+        assert_eq!((files.unlinked(), files.occupied_bytes()), (vec![7], 0));
+        files.retry();
+        assert!(files.is_empty());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{Result, file_name::FileName, fs::AppendFile};
 
 impl TableStore {
     /// Unlinks at most `max` obsolete files, on one thread at a time. A failure to unlink one is
-    /// harmless: the next open retries.
+    /// harmless: the next flush retries.
     ///
     /// # Errors
     ///

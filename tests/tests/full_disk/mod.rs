@@ -40,6 +40,27 @@ impl EventListener for NoSpaceCount {
     }
 }
 
+/// A process that ignores `SIGXFSZ`, such as Python, gets an error beyond `ulimit -f`.
+#[test]
+fn a_limit_of_file_lengths_is_handled_as_a_full_disk() {
+    const EFBIG: i32 = 27;
+    for kind in [".log", ".sst", "MANIFEST"] {
+        let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        let db = small_options(fs.clone()).worker_threads(0).open(STORE_DIR).unwrap();
+        let names = fs.list(Path::new(STORE_DIR)).unwrap();
+        let suffix = names.into_iter().find(|name| name.starts_with(kind));
+        let suffix = suffix.as_deref().unwrap_or(kind);
+        let fault = Fault::new(EFBIG, Times::Once).calls(&[Call::Append]).suffix(suffix);
+        fs.inject(fault.written_bytes(5));
+        let written = db.insert("a", "1").and_then(|()| db.flush());
+        assert!(written.unwrap_err().is_no_space(), "{suffix}");
+        db.insert("b", "2").unwrap();
+        db.flush().unwrap();
+        assert_eq!(db.stats().read_only, None, "{suffix}");
+        assert!(db.contains_key("b").unwrap());
+    }
+}
+
 /// Unlinking the output of a failed step must not trigger retries: two workers could keep processor
 /// and disk busy.
 #[test]

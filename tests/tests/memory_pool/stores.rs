@@ -6,10 +6,11 @@ use std::{
     thread,
 };
 
-use sievedb::{MemoryPool, Options};
+use sievedb::{KeyspaceOptions, MemoryPool, Options};
 use sievedb_doubles::MemoryFs;
+use sievedb_tests::handles::HandleFs;
 
-use super::{MIB, check_sum};
+use super::{MIB, check_sum, write};
 
 const STORES: u64 = 20;
 const THREADS: u64 = 4;
@@ -60,4 +61,29 @@ fn pool_bounds_many_short_lived_stores() {
     let stats = pool.stats();
     let left = stats.memtable_bytes + stats.filter_bytes + stats.index_bytes + stats.writing_bytes;
     assert_eq!((stats.stores, left, stats.block_cache_bytes), (0, 0, 0), "{stats:?}");
+}
+
+/// An idle store would otherwise keep the descriptors that a new one needs.
+#[test]
+fn stores_of_a_pool_close_files_for_one_another() {
+    let fs = Arc::new(HandleFs::new(Arc::new(MemoryFs::new())));
+    let pool = MemoryPool::new(16 * MIB);
+    let open = |name: &str| {
+        let options = Options::new().fs(Arc::clone(&fs) as _).memory_pool(&pool);
+        let keyspace = KeyspaceOptions::new().table_bytes(4 << 10);
+        options.worker_threads(0).keyspace(keyspace).open(name).unwrap()
+    };
+    let large = open("large");
+    write(&large, 0, MIB);
+    large.compact().unwrap();
+    let entries = large.iter().count();
+    let open_files = fs.open_files();
+    assert!(open_files > 50, "{open_files} files are open");
+    fs.limit(open_files);
+    let small = open("small");
+    small.insert("key", "value").unwrap();
+    small.flush().unwrap();
+    assert_eq!(small.iter().count(), 1);
+    assert!(fs.open_files() < open_files);
+    assert_eq!(large.iter().count(), entries);
 }

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use sievedb::{Db, Event, EventListener, Options};
+use sievedb::{Db, Durability, Event, EventListener, Options};
 
 use super::{DIR_VARIABLE, MIB, other_process, resident_bytes};
 
@@ -31,24 +31,26 @@ impl EventListener for Refusals {
     }
 }
 
-/// Forbids `membarrier` to all threads of this process.
-fn forbid_membarrier() {
+/// Forbids `membarrier` and `prlimit64` to all threads of this process.
+fn forbid_calls() {
     let number_of_call = 0;
-    let instruction = |code: u32, k: u32, jf: u8| libc::sock_filter {
+    let instruction = |code: u32, k: u32, (jt, jf): (u8, u8)| libc::sock_filter {
         code: u16::try_from(code).unwrap(),
-        jt: 0,
+        jt,
         jf,
         k,
     };
-    let membarrier = u32::try_from(libc::SYS_membarrier).unwrap();
+    let call = |number: libc::c_long| u32::try_from(number).unwrap();
+    let (membarrier, prlimit) = (call(libc::SYS_membarrier), call(libc::SYS_prlimit64));
     let denied = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
     let mut filter = [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number_of_call, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, membarrier, 1),
-        instruction(libc::BPF_RET | libc::BPF_K, denied, 0),
-        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number_of_call, (0, 0)),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, membarrier, (1, 0)),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, prlimit, (0, 1)),
+        instruction(libc::BPF_RET | libc::BPF_K, denied, (0, 0)),
+        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, (0, 0)),
     ];
-    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+    let program = libc::sock_fprog { len: 5, filter: filter.as_mut_ptr() };
     // SAFETY: only numbers are passed.
     let without_privileges = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(without_privileges, 0);
@@ -91,10 +93,14 @@ fn writer() {
             assert!(open.get("key").unwrap().is_some());
         });
         begin.wait();
-        forbid_membarrier();
+        forbid_calls();
         assert!(!has_membarrier());
         let _end = end;
         write(open);
+        // A new segment is extended in advance, up to the limit of files.
+        let mut batch = open.batch();
+        batch.insert(open, "key", "value").unwrap();
+        batch.commit(Durability::Disk).unwrap();
     });
     let reported = refusals.0.load(SeqCst);
     assert_eq!(reported, usize::from(had_membarrier), "reports");

@@ -186,3 +186,38 @@ fn unsupported_direct_reads_are_refused_at_the_first_read() {
     faults.heal();
     assert!(open(ReadMode::Direct).unwrap().contains_key("key").unwrap());
 }
+
+#[test]
+fn unsupported_maps_are_refused_before_anything_is_written() {
+    const ENODEV: i32 = 19;
+
+    let disk = Arc::new(MemoryFs::new());
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let open = |mode| {
+        let fs = Arc::clone(&faults) as Arc<dyn Fs>;
+        Options::new().fs(fs).worker_threads(0).read_mode(mode).open("db")
+    };
+    let refused = |opened: sievedb::Result<Db>| match opened {
+        Err(Error::Io { op, .. }) => assert_eq!(op, "map"),
+        other => panic!("{other:?}"),
+    };
+    let no_maps = || Fault::new(ENODEV, Times::ForGood).calls(&[Call::Map]);
+    faults.inject(no_maps());
+    refused(open(ReadMode::Map));
+    assert!(!disk.exists(Path::new("db/CURRENT")).unwrap());
+    faults.heal();
+    // A file system may map an empty file, here the one of the lock, and no other.
+    faults.inject(no_maps().suffix("CURRENT"));
+    refused(open(ReadMode::Map));
+    faults.heal();
+    let db = open(ReadMode::Pread).unwrap();
+    assert_eq!(db.iter().count(), 0, "what stays behind is an empty store");
+    db.insert("key", "value").unwrap();
+    drop(db);
+    faults.inject(no_maps());
+    let before = disk.operations();
+    refused(open(ReadMode::Map));
+    assert_eq!(disk.operations(), before, "something was written");
+    faults.heal();
+    assert!(open(ReadMode::Map).unwrap().contains_key("key").unwrap());
+}

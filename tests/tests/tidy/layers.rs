@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 76] = [
+const MODULES: [&str; 77] = [
     "backup",
     "repair",
     "describe",
@@ -47,6 +47,7 @@ const MODULES: [&str; 76] = [
     // Settings and what is reported.
     "options",
     "memory_pool",
+    "open_files",
     "stats",
     "checkpoint",
     "verify_report",
@@ -72,9 +73,9 @@ const MODULES: [&str; 76] = [
     "filter_role",
     "prefix_extractor",
     "memory",
-    "gate",
     "encryption",
     "fs",
+    "gate",
     "file_name",
     "store_clock",
     "time_to_live",

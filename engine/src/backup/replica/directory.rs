@@ -21,8 +21,8 @@ use crate::{
     error::SYNC,
     file_name::{FileName, REPLICA},
     fs::{ArrivingFiles, FileLock, Fs, Origin, ReadFile, existing},
+    open_files::FrugalFs,
     store::{checkpoint::target::Target, folder::lock_folder},
-    table::open_files::FrugalFs,
 };
 
 /// Name of [`FileName::Lock`].

@@ -23,9 +23,9 @@ use crate::{
     backup::{RestoreOptions, chain::Chain, restore::Begun},
     file_name::staged_end,
     fs::Fs,
+    open_files::FrugalFs,
     store::{Store, checkpoint::target::Target},
     sync::{Mutex, MutexGuard},
-    table::open_files::FrugalFs,
 };
 
 /// The state of the refreshes of a replica.

@@ -160,29 +160,57 @@ fn a_crash_leaves_every_edit_that_was_durable() {
     }
 }
 
+/// Appends an edit of 60 KiB, which removes what the edit before added. Returns the replaced
+/// manifest.
+fn append_long(manifest: &mut ManifestFile, sequence: u64, new_id: u64) -> Option<u64> {
+    let key = vec![b'k'; 60 << 10];
+    let mut table = TableMeta::clone(&table(9, 0, "", ""));
+    (table.bounds.largest, table.largest_sequence) = (key.into(), 100 + sequence);
+    let tables_removed = if sequence > 1 { vec![(1, 9)] } else { vec![] };
+    let tables_added = vec![(1, Arc::new(table))];
+    let edit = VersionEdit { tables_removed, tables_added, ..VersionEdit::default() };
+    manifest.append(&edit, || new_id).unwrap().replaced
+}
+
 #[test]
 fn a_long_manifest_is_written_anew() {
     let fs = new_fs();
     let mut manifest = create(&fs, 1);
-    let mut next_id = 2;
     let mut replaced = Vec::new();
     let _ = manifest.append(&edits()[0], no_id).unwrap();
     for sequence in 1..60_u64 {
-        let key = vec![b'k'; 60 << 10];
-        let mut table = TableMeta::clone(&table(9, 0, "", ""));
-        (table.bounds.largest, table.largest_sequence) = (key.into(), 100 + sequence);
-        let tables_removed = if sequence > 1 { vec![(1, 9)] } else { vec![] };
-        let tables_added = vec![(1, Arc::new(table))];
-        let edit = VersionEdit { tables_removed, tables_added, ..VersionEdit::default() };
-        let appended = manifest.append(&edit, || {
-            next_id += 1;
-            next_id
-        });
-        replaced.extend(appended.unwrap().replaced);
+        replaced.extend(append_long(&mut manifest, sequence, 2 + sequence));
         assert!(manifest.position().offset < 2 << 20);
     }
     assert!(replaced.len() > 1, "{replaced:?}");
     let loaded = load_from(&*fs).unwrap().unwrap();
     assert_eq!(&loaded.state, manifest.state());
     assert_eq!(loaded.end, manifest.position());
+}
+
+/// The edit may be one that frees space.
+#[test]
+fn a_long_manifest_is_continued_while_the_disk_has_no_room_for_a_new_one() {
+    let (memory, fs) = faulty();
+    let mut manifest = create(&fs, 1);
+    let _ = manifest.append(&edits()[0], no_id).unwrap();
+    let full = Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]);
+    for id in 3..63 {
+        // Room for the next edit, and not for a manifest.
+        fs.inject(full.clone().suffix(format!("{id:06}")));
+    }
+    for sequence in 1..60 {
+        assert_eq!(append_long(&mut manifest, sequence, 2 + sequence), None);
+    }
+    let (tries, bytes) = (fs.failures(), manifest.position().offset);
+    assert!((1..=4).contains(&tries), "{tries} attempts in {bytes} bytes");
+    let loaded = load_from(&*memory).unwrap().unwrap();
+    assert_eq!((&loaded.state, loaded.end), (manifest.state(), manifest.position()));
+    let names = memory.list(FOLDER.as_ref()).unwrap();
+    assert_eq!(names.iter().filter(|name| name.starts_with("MANIFEST")).count(), 1, "{names:?}");
+    fs.heal();
+    let append = |sequence| append_long(&mut manifest, sequence, 2 + sequence);
+    let replaced: Vec<_> = (60..100).filter_map(append).collect();
+    assert_eq!(replaced.first(), Some(&1));
+    assert_eq!(&load_from(&*memory).unwrap().unwrap().state, manifest.state());
 }

@@ -60,6 +60,8 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
         if let Some(global) = more.1 {
             sequences = [global; 2];
         }
+        let entries = sums.2 >> 16;
+        let tombstones = sums.3.min(entries);
         let [smallest, largest] = keys;
         let mut bounds = TableBounds::inclusive(smallest, largest);
         if bounds.smallest != bounds.largest {
@@ -78,9 +80,9 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             range_filter,
             global_sequence: more.1,
             bounds,
-            entries: sums.2,
-            tombstones: sums.3,
-            range_tombstones: if more.1.is_some() { 0 } else { sums.3 / 2 },
+            entries,
+            tombstones,
+            range_tombstones: if more.1.is_some() { 0 } else { tombstones / 2 },
             smallest_sequence: sequences[0],
             largest_sequence: sequences[1],
             expiry: more.2.map(Box::new),

@@ -229,3 +229,20 @@ fn formats_a_range_tombstone_may_be_split_at_a_table_border() {
     let again = VersionEdit::decode(&state.to_edit().encode()).unwrap();
     assert!(again.tables_added.iter().any(|(_, table)| table.bounds.largest_excluded));
 }
+
+/// Only `verify` compares them with the table, and sums of larger ones would overflow.
+#[test]
+fn impossible_numbers_of_entries_are_refused() {
+    let decode = |change: fn(&mut TableMeta)| {
+        let mut table = TableMeta::clone(&table(16, 1, "p", "s"));
+        change(&mut table);
+        let tables_added = vec![(1, Arc::new(table))];
+        let edit = VersionEdit { tables_added, ..VersionEdit::default() };
+        VersionEdit::decode(&edit.encode()).map(drop)
+    };
+    let refused = |what, value| Err(Corruption::OutOfRange { what, value });
+    assert_eq!(decode(|table| table.entries = 1 << 48), Ok(()));
+    assert_eq!(decode(|table| table.entries = u64::MAX), refused("entries", u64::MAX));
+    assert_eq!(decode(|table| table.tombstones = 41), refused("tombstones", 41));
+    assert_eq!(decode(|table| table.range_tombstones = 41), refused("range tombstones", 41));
+}

@@ -1,8 +1,9 @@
 //! Memory that workers free: the last reader of a memtable may be a lookup.
 
-use std::{cell::Cell, process, sync::Arc};
+use std::{cell::Cell, sync::Arc};
 
 use crate::{
+    gate::Gate,
     memory::{Freer, Unneeded},
     store::scheduler::workers::Bell,
     sync::Mutex,
@@ -27,7 +28,7 @@ pub(in crate::store) struct UnneededMemory {
     waiting: Mutex<Option<Vec<Unneeded>>>,
     bell: Arc<Bell>,
     /// A fork of this process has no workers, and one of the parent may have held the lock.
-    process_id: u32,
+    gate: Gate,
 }
 
 impl UnneededMemory {
@@ -36,7 +37,7 @@ impl UnneededMemory {
         Self {
             waiting: Mutex::new(has_workers.then(Vec::new)),
             bell: Arc::clone(bell),
-            process_id: process::id(),
+            gate: Gate::new(),
         }
     }
 
@@ -55,7 +56,7 @@ impl UnneededMemory {
 
 impl Freer for UnneededMemory {
     fn take(&self, unneeded: Unneeded) -> Option<Unneeded> {
-        if IS_WORKER.get() || process::id() != self.process_id {
+        if IS_WORKER.get() || self.gate.is_forked() {
             return Some(unneeded);
         }
         match &mut *self.waiting.lock() {
@@ -67,7 +68,7 @@ impl Freer for UnneededMemory {
     }
 
     fn ring(&self) {
-        if process::id() == self.process_id {
+        if !self.gate.is_forked() {
             self.bell.ring();
         }
     }

@@ -6,12 +6,15 @@
 //! threads that fail meanwhile are retried without closing more.
 //!
 //! Fewer files are then kept, until many have been opened again.
+//!
+//! Stores of a [`MemoryPool`](crate::MemoryPool) are [`Sharers`]: the one with the most open files
+//! closes half of them. An idle store would otherwise keep the descriptors that others need.
 
 use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -41,16 +44,29 @@ pub(crate) struct OpenFiles {
     files_max: usize,
     /// Opens of files that were not kept.
     opens: AtomicU64,
-    /// Locked while files are closed, and while the limit changes.
+    /// Locked while the limit changes.
     limit: Mutex<Limit>,
+    sharers: Arc<Sharers>,
+}
+
+/// Stores that close table files for one another.
+#[derive(Debug, Default)]
+pub(crate) struct Sharers {
+    /// Locked while files are closed, before the limit of a store.
+    shortages: Mutex<Shortages>,
+}
+
+#[derive(Debug, Default)]
+struct Shortages {
+    stores: Vec<Weak<OpenFiles>>,
+    /// Number of rounds in which files were closed.
+    rounds: u64,
 }
 
 /// The current limit of open files.
 #[derive(Debug)]
 struct Limit {
     files: usize,
-    /// Number of rounds in which files were closed.
-    rounds: u64,
     /// Steps of opens since the last change.
     steps: u32,
     /// Steps before the limit is raised. Doubles with each raise.
@@ -58,14 +74,28 @@ struct Limit {
 }
 
 impl OpenFiles {
+    /// Returns the files of a store, or of a reader of tables, that shares with no other.
     pub(crate) fn new(files_max: usize) -> Self {
-        let limit = Limit { files: files_max, rounds: 0, steps: 0, steps_needed: 1 };
+        Self::of(files_max, Arc::default())
+    }
+
+    /// Returns the files of a store that shares with `sharers`.
+    pub(crate) fn sharing(files_max: usize, sharers: &Arc<Sharers>) -> Arc<Self> {
+        let files = Arc::new(Self::of(files_max, Arc::clone(sharers)));
+        let mut shortages = sharers.shortages.lock();
+        shortages.stores.retain(|store| store.strong_count() > 0);
+        shortages.stores.push(Arc::downgrade(&files));
+        files
+    }
+
+    fn of(files_max: usize, sharers: Arc<Sharers>) -> Self {
+        let limit = Limit { files: files_max, steps: 0, steps_needed: 1 };
         let (opens, limit) = (AtomicU64::new(0), Mutex::new(limit));
-        Self { files: Cache::new(files_max), files_max, opens, limit }
+        Self { files: Cache::new(files_max), files_max, opens, limit, sharers }
     }
 
     /// Returns the file `id`. `open` opens it if it is closed.
-    pub(super) fn get(
+    pub(crate) fn get(
         &self,
         id: u64,
         open: impl FnOnce() -> io::Result<Arc<dyn ReadFile>>,
@@ -101,37 +131,41 @@ impl OpenFiles {
         self.files.set_capacity(limit.files as u64);
     }
 
-    pub(super) fn insert(&self, id: u64, file: Arc<dyn ReadFile>) {
+    pub(crate) fn insert(&self, id: u64, file: Arc<dyn ReadFile>) {
         self.files.insert(id, file);
     }
 
-    pub(super) fn remove(&self, id: u64) {
+    pub(crate) fn remove(&self, id: u64) {
         self.files.remove(&id);
     }
 
     fn round(&self) -> u64 {
-        self.limit.lock().rounds
+        self.sharers.shortages.lock().rounds
     }
 
-    /// Closes half of the files for a call that began in the round `before` and failed. Returns
-    /// `true` if any were closed since.
+    /// Closes half of the files, or those of the sharer with the most, for a call that began in the
+    /// round `before` and failed. Returns `true` if any were closed since.
     ///
     /// One shortage affects calls of many threads. Only the first call closes files, otherwise
     /// hardly any would stay open.
     fn close_for(&self, before: u64) -> bool {
-        let mut limit = self.limit.lock();
-        if limit.rounds == before {
-            if !self.close_half(&mut limit) {
+        let mut shortages = self.sharers.shortages.lock();
+        if shortages.rounds == before {
+            let sharers: Vec<_> = shortages.stores.iter().filter_map(Weak::upgrade).collect();
+            let all = sharers.iter().map(|store| &**store).chain([self]);
+            let most = all.max_by_key(|store| store.files.len());
+            if !most.is_some_and(Self::close_half) {
                 return false;
             }
-            limit.rounds += 1;
+            shortages.rounds += 1;
         }
         true
     }
 
     /// Closes half of the files, and lowers the limit to the rest. Returns `false` if there were
     /// none. Files being read are closed after the read.
-    fn close_half(&self, limit: &mut Limit) -> bool {
+    fn close_half(&self) -> bool {
+        let mut limit = self.limit.lock();
         let before = self.files.len();
         if before == 0 {
             // Other parts of the process hold all descriptors, so a new limit is unknown.
@@ -333,6 +367,32 @@ mod tests {
             fs.open_files.get(id, || faults.open(Path::new("a"))).unwrap();
         }
         assert!(fs.open_files.files.len() > 50, "no file of the store was open");
+    }
+
+    #[test]
+    fn sharers_with_the_most_files_close_them_for_others() {
+        let sharers = Arc::default();
+        let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        faults.create(Path::new("a")).unwrap();
+        let store = |files: u64| {
+            let store = OpenFiles::sharing(100, &sharers);
+            for id in 0..files {
+                store.get(id, || faults.open(Path::new("a"))).unwrap();
+            }
+            store
+        };
+        let (large, small, empty) = (store(100), store(20), store(0));
+        drop(store(100));
+        let fs = FrugalFs::new(Arc::clone(&faults) as Arc<dyn Fs>, Arc::clone(&empty));
+        let left = || [&large, &small, &empty].map(|store| store.files.len());
+        let before = left();
+        assert_eq!(fail_together(&fs, 16), 32);
+        let [of_large, of_small, _] = left();
+        assert!((1..=before[0] * 3 / 4).contains(&of_large), "{of_large} of {before:?}");
+        assert_eq!(of_small, before[1]);
+        faults.inject(fault(Errno::MFILE, Times::ForGood));
+        fs.create(Path::new("b")).map(drop).unwrap_err();
+        assert_eq!(left(), [0; 3], "all were closed, to no effect");
     }
 
     #[test]
