@@ -15,6 +15,7 @@ use std::{
     cell::Cell,
     panic::{self, AssertUnwindSafe},
     sync::mpsc,
+    task::Wake,
     thread,
 };
 
@@ -31,6 +32,26 @@ use crate::{
     store::compact::{Chosen, Ended},
     tests::{Random, seeds},
 };
+
+/// Counts the calls of its waker.
+#[derive(Debug)]
+pub(super) struct Wakes(AtomicU64);
+
+impl Wakes {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(0)))
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
 
 /// Calls of a story.
 const CALLS: usize = 300;
