@@ -1,6 +1,7 @@
 //! Due work is found, although not all keyspaces are checked.
 
 mod behind;
+mod closes;
 mod full_disk;
 mod ingests;
 mod phases;
@@ -17,6 +18,7 @@ use std::{
     sync::mpsc,
     task::Wake,
     thread,
+    time::Duration,
 };
 
 use sievedb_format::Corruption;
@@ -24,7 +26,7 @@ use sievedb_format::Corruption;
 use super::*;
 use crate::{
     Db, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
-    clock::ManualClock,
+    clock::{Clock as _, ManualClock},
     file_name::FileName,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
     iter::bounds::KeyBounds,
