@@ -146,9 +146,9 @@ impl Batch {
     /// Returns the maximum memory of the batch in memtables, in bytes: keys, values and the
     /// overhead of each entry. 0 for an empty batch.
     ///
-    /// [`commit`](Self::commit) fails with [`Error::WriteTooLarge`] for more than about 3/4 of
+    /// [`commit`](Self::commit) fails with [`Error::WriteTooLarge`] for more than 3/4 of
     /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max): 48 MiB with a budget
-    /// of 256 MiB. The exact limit is lower by the memory of empty memtables.
+    /// of 256 MiB.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.encoder.charge_bytes()

@@ -163,9 +163,9 @@ pub enum Error {
     /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most
     /// `bytes_max` are allowed. Nothing was changed, and a batch keeps its writes.
     ///
-    /// The limit is 3/4 of [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max),
-    /// less the memory of empty memtables. Split the batch, or raise `memtable_bytes_max`. If that
-    /// is not set, [`Db::set_memory_budget`](crate::Db::set_memory_budget) raises the limit.
+    /// The limit is 3/4 of [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max).
+    /// Split the batch, or raise `memtable_bytes_max`. If that is not set,
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget) raises the limit.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
     /// A write such as [`try_insert`](crate::Keyspace::try_insert) was refused, because background
     /// work would delay a blocking write. The delay would be `delay`, or until the work is done if

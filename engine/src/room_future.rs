@@ -37,16 +37,18 @@ pub struct RoomFuture {
     /// Memory of the write in memtables.
     bytes: u64,
     trees: Vec<Arc<Tree>>,
+    /// Number of the wait in the store; `None` before the first poll.
+    number: Option<u64>,
 }
 
 impl RoomFuture {
     pub(crate) fn new(open: &OpenStore, bytes: u64, trees: Vec<Arc<Tree>>) -> Self {
-        Self { store: open.downgrade(), bytes, trees }
+        Self { store: open.downgrade(), bytes, trees, number: None }
     }
 
     /// Creates the wait of a batch without writes, which ends at once.
     pub(crate) fn of_nothing() -> Self {
-        Self { store: Weak::new(), bytes: 0, trees: Vec::new() }
+        Self { store: Weak::new(), bytes: 0, trees: Vec::new(), number: None }
     }
 
     /// Blocks until a write would not be delayed.
@@ -75,7 +77,7 @@ impl RoomFuture {
 impl Future for RoomFuture {
     type Output = Result<()>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let store = match self.store() {
             Ok(Some(store)) => store,
             Ok(None) => return Poll::Ready(Ok(())),
@@ -89,9 +91,21 @@ impl Future for RoomFuture {
         if let Some(result) = store.poll_room(self.bytes, &self.trees) {
             return Poll::Ready(result);
         }
-        store.scheduler.room_waits().add(context.waker());
+        store.scheduler.room_waits().add(&mut self.number, context.waker());
         // A worker may have made room before it saw the task.
         store.poll_room(self.bytes, &self.trees).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for RoomFuture {
+    fn drop(&mut self) {
+        // Otherwise the store would keep the task.
+        if let Some(number) = self.number
+            && let Some(store) = self.store.upgrade()
+            && !store.is_forked()
+        {
+            store.scheduler.room_waits().remove(number);
+        }
     }
 }
 

@@ -3,9 +3,19 @@
 //! Each format has a `describe` function that fills an [`Annotation`]. `sieve dump` prints it, and
 //! golden files pin it.
 
-use std::{fmt, ops::Range};
+use std::{
+    fmt,
+    ops::{ControlFlow, Range},
+};
+
+/// Receives the next part of the description of a file. [`ControlFlow::Break`] ends the
+/// description.
+pub type NextPart<'a> = dyn FnMut(Annotation) -> ControlFlow<()> + 'a;
 
 /// Fields of a file in insertion order, each with its byte range.
+///
+/// Formatting aligns the fields. A width is the least width of the column of their names, so that
+/// several parts are aligned: `{:24}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Annotation {
     base: u64,
@@ -42,6 +52,16 @@ impl Annotation {
         self.lines.push(Line { place, field: field.to_string(), meaning: meaning.to_string() });
     }
 
+    /// Returns the description whose parts `describe` passes on, with its result.
+    pub fn of_parts<T>(describe: impl FnOnce(&mut NextPart<'_>) -> T) -> (T, Self) {
+        let mut all = Self::new();
+        let described = describe(&mut |mut part| {
+            all.lines.append(&mut part.lines);
+            ControlFlow::Continue(())
+        });
+        (described, all)
+    }
+
     /// Returns the number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -57,7 +77,8 @@ impl Annotation {
 
 impl fmt::Display for Annotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.lines.iter().map(|line| line.field.len()).max().unwrap_or(0);
+        let widest = self.lines.iter().map(|line| line.field.len()).max().unwrap_or(0);
+        let width = widest.max(f.width().unwrap_or(0));
         for Line { place, field, meaning } in &self.lines {
             writeln!(f, "{:08x}-{:08x}  {field:width$}  {meaning}", place.start, place.end)?;
         }
@@ -95,6 +116,19 @@ mod tests {
         annotation.field(0..8, "checksum", "ok");
         let want = "00000000-00000004  n         3\n00000010-00000018  checksum  ok\n";
         assert_eq!(annotation.to_string(), want);
+    }
+
+    #[test]
+    fn parts_are_aligned_by_a_width() {
+        let mut part = Annotation::new();
+        part.field(0..4, "n", 3);
+        assert_eq!(format!("{part:4}"), "00000000-00000004  n     3\n");
+        part.field(4..8, "longer", 3);
+        assert_eq!(format!("{part:4}"), part.to_string());
+        let ((), all) = Annotation::of_parts(|next| {
+            assert!(next(part.clone()).is_continue() && next(part.clone()).is_continue());
+        });
+        assert_eq!(all.to_string(), part.to_string().repeat(2));
     }
 
     #[test]

@@ -1,10 +1,16 @@
 //! Annotated dump of a table's bytes.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    mem,
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 
 use sievedb_filter::filter_block;
 use sievedb_format::{
-    Annotation, FileHeader, Trailer, annotation::printable, file_header::HEADER_BYTES,
+    Annotation, FileHeader, Trailer,
+    annotation::{NextPart, printable},
+    file_header::HEADER_BYTES,
 };
 
 use crate::{
@@ -20,12 +26,11 @@ use crate::{
     source::TableSource,
 };
 
-/// Describes every field of a table as text.
+/// Describes every field of a table as text. Passes each block to `next`.
 ///
 /// Unreadable parts are described as damaged. Parts that only an unreadable part locates are
 /// missing.
-#[must_use]
-pub fn describe(source: &Arc<dyn TableSource>) -> Annotation {
+pub fn describe(source: &Arc<dyn TableSource>, next: &mut NextPart<'_>) -> ControlFlow<()> {
     let mut annotation = Annotation::new();
     let header = HEADER_BYTES as u64;
     match read_header(&**source) {
@@ -37,15 +42,18 @@ pub fn describe(source: &Arc<dyn TableSource>) -> Annotation {
         Err(error) => {
             let range = header.min(source.len())..source.len();
             annotation.field(range, "footer", damage(&error));
-            return annotation;
+            return next(annotation);
         }
     };
     match ResidentBlocks::read(Arc::clone(source), &footer) {
-        Ok(contents) => describe_parts(&**source, &footer, &contents, &mut annotation),
+        Ok(contents) => {
+            next(mem::take(&mut annotation))?;
+            describe_parts(&**source, &footer, &contents, next)?;
+        }
         Err(error) => annotation.field(header..footer.list_offset, "blocks", damage(&error)),
     }
     footer.describe(&mut annotation);
-    annotation
+    next(annotation)
 }
 
 fn read_header(source: &dyn TableSource) -> Result<FileHeader, ReadError> {
@@ -64,14 +72,15 @@ fn describe_parts(
     source: &dyn TableSource,
     footer: &Footer,
     contents: &ResidentBlocks,
-    annotation: &mut Annotation,
-) {
+    next: &mut NextPart<'_>,
+) -> ControlFlow<()> {
     let ResidentBlocks { reader: blocks, properties, top_index, range_tombstones } = contents;
     let mut parts = Vec::new();
     collect_parts(blocks, properties, top_index, &mut parts);
     parts.extend(footer.blocks.iter().map(|&block| Part::Footer(block)));
     parts.sort_by_key(Part::offset);
     for part in parts {
+        let annotation = &mut Annotation::new();
         annotation.rebase(part.offset());
         match part {
             Part::Block(handle, role) => describe_block(blocks, handle, role, annotation),
@@ -98,8 +107,9 @@ fn describe_parts(
                 }
             },
         }
+        next(mem::take(annotation))?;
     }
-    annotation.rebase(0);
+    ControlFlow::Continue(())
 }
 
 /// A part between header and footer.

@@ -18,7 +18,7 @@ use super::{Access, open_store};
 use crate::{
     error::{Error, Result},
     interrupt,
-    text::Notation,
+    text::{Notation, escape},
 };
 
 /// Interval between two refreshes of a followed store.
@@ -27,9 +27,9 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Prints the committed changes that the store retains, in order, one per line.
 ///
 /// A line has the sequence number, the keyspace, the kind, the key, and the value, separated by
-/// tabs. A keyspace without a known name is printed as its number. Requires a store opened with
-/// `Options::retain_changes`. Exits with 2 if the store retains no changes, or has dropped some
-/// after N.
+/// tabs. A keyspace without a known name is printed as `#` and its number, and the first `#` of a
+/// name as `\x23`. Requires a store opened with `Options::retain_changes`. Exits with 2 if the store
+/// retains no changes, or has dropped some after N.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
@@ -103,10 +103,7 @@ impl Args {
 
     fn line(&self, change: &Change, out: &mut dyn Write) -> Result<()> {
         let (kind, fields) = self.fields(&change.kind);
-        let keyspace = change.keyspace_name().map_or_else(
-            || change.keyspace.to_string(),
-            |name| self.notation.write(name.as_bytes()),
-        );
+        let keyspace = keyspace_text(change.keyspace, change.keyspace_name());
         write!(out, "{}\t{keyspace}\t{kind}", change.sequence)?;
         fields.iter().try_for_each(|(_, text)| write!(out, "\t{text}"))?;
         Ok(writeln!(out)?)
@@ -163,8 +160,33 @@ impl Args {
     }
 }
 
+/// Returns the name of a keyspace with the escapes of keys, or else its number.
+fn keyspace_text(id: u64, name: Option<&str>) -> String {
+    let Some(name) = name else { return format!("#{id}") };
+    match name.strip_prefix('#') {
+        Some(rest) => format!(r"\x23{}", escape(rest.as_bytes())),
+        None => escape(name.as_bytes()),
+    }
+}
+
 /// Returns the changes after `since`, or all retained ones.
 fn changes_after(db: &Db, since: Option<u64>) -> sievedb::Result<Changes> {
     let oldest = || db.stats().changes_kept_after.unwrap_or(0);
     db.changes(since.unwrap_or_else(oldest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::read_name;
+
+    #[test]
+    fn names_differ_from_numbers() {
+        assert_eq!(keyspace_text(7, None), "#7");
+        for name in ["7", "#7", "##", "a\tb", "ä#"] {
+            let text = keyspace_text(7, Some(name));
+            assert!(!text.starts_with('#'), "{text}");
+            assert_eq!(read_name(&text).as_deref(), Ok(name));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `sieve dump`.
 
-use std::{io::Write, path::PathBuf};
+use std::{io::Write, ops::ControlFlow, path::PathBuf};
 
 use super::options;
 use crate::error::{Error, Result};
@@ -21,7 +21,12 @@ impl Args {
         if self.file.is_dir() {
             return Err(Error::Directory { path: self.file.clone() });
         }
-        write!(out, "{}", options().describe(&self.file)?)?;
-        Ok(())
+        let mut printed = Ok(());
+        let described = options().describe_parts(&self.file, |part| {
+            printed = write!(out, "{part:24}");
+            if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        printed?;
+        Ok(described?)
     }
 }

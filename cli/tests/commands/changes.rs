@@ -35,6 +35,9 @@ fn changes_are_printed_in_order_and_as_json() {
     ];
     assert_eq!(lines.iter().map(|(_, line)| *line).collect::<Vec<_>>(), want);
 
+    let hex = sieve(&["changes", path, "--hex", "--since", &since.to_string()]);
+    let text = String::from_utf8(hex.stdout).expect("text");
+    assert_eq!(text, format!("{}\tdefault\tinsert\t6b6579\t32\n", since + 1));
     let json = sieve(&["changes", path, "--json", "--since", &since.to_string()]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one line of JSON");
     assert_eq!(json["first"], since + 1);

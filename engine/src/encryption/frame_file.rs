@@ -64,17 +64,26 @@ struct State {
     end: Place,
     /// Start of the last frame, if it is not authenticated.
     last: Option<Place>,
-    /// Stored length up to which only zeros were found at the end.
-    searched: u64,
+    /// Result of the last search without a frame.
+    searched: Option<Searched>,
     /// Largest logical length returned so far. A read up to here succeeds, although a frame that
     /// was incomplete then is shorter than its stored bytes.
     returned: u64,
 }
 
+/// A search that found no frame at the end of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Searched {
+    /// Stored length of the file.
+    there: u64,
+    /// The file had only zeros from here on.
+    zeros_from: u64,
+}
+
 impl FrameFile {
     pub(super) fn new(file: Arc<dyn ReadFile>, head: &Head, cipher: Cipher) -> Self {
         let end = Place { stored: HEAD_BYTES as u64, logical: HEADER_BYTES as u64 };
-        let state = State { marks: vec![end], end, last: None, searched: 0, returned: 0 };
+        let state = State { marks: vec![end], end, last: None, searched: None, returned: 0 };
         let header = head.header.encode();
         Self { file, cipher, header, refuses_damage: false, state: Mutex::new(state) }
     }
@@ -137,15 +146,22 @@ impl FrameFile {
                 state.retreat(last);
                 from = last.stored + 1;
             }
-            if state.searched == there && window.is_zero_at(from)? {
+            if let Some(searched) = state.searched
+                && searched.there == there
+                && window.is_zero_at(searched.zeros_from.max(from))?
+            {
                 break;
             }
-            let Some((start, end)) = self.search(&mut window, state.end, from)? else {
-                state.searched = there;
-                break;
-            };
-            state.marks.extend([state.end, start]);
-            state.end = end;
+            match self.search(&mut window, state.end, from)? {
+                Ok((start, end)) => {
+                    state.marks.extend([state.end, start]);
+                    state.end = end;
+                }
+                Err(searched) => {
+                    state.searched = Some(searched);
+                    break;
+                }
+            }
         }
         Ok(there)
     }
@@ -157,11 +173,15 @@ impl FrameFile {
         window: &mut Window<'_>,
         end: Place,
         mut from: u64,
-    ) -> io::Result<Option<(Place, Place)>> {
+    ) -> io::Result<Result<(Place, Place), Searched>> {
+        let mut zeros_from = from;
         loop {
             let bytes = window.load(from, FRAME_HEAD_BYTES)?;
+            if let Some(last) = bytes.iter().rposition(|&byte| byte != 0) {
+                zeros_from = from + last as u64 + 1;
+            }
             if bytes.len() < FRAME_HEAD_BYTES {
-                return Ok(None);
+                return Ok(Err(Searched { there: window.file_bytes, zeros_from }));
             }
             let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
             if zeros >= FRAME_HEAD_BYTES {
@@ -185,7 +205,7 @@ impl FrameFile {
                 None => from += (loaded + 1 - FRAME_HEAD_BYTES) as u64,
                 Some(start) => {
                     if let Some(head) = self.authentic(window, start)? {
-                        return Ok(Some((start, start.behind(&head))));
+                        return Ok(Ok((start, start.behind(&head))));
                     }
                     from = start.stored + 1;
                 }

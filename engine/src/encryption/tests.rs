@@ -2,11 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
+use bytes::Bytes;
 use sievedb_format::{FileHeader, FileKind, file_header::HEADER_BYTES};
 
-use super::{EncryptedFs, Keys, RootKey, StaticKeys};
+use super::{EncryptedFs, Keys, RootKey, StaticKeys, envelope::Head, frame_file::FrameFile};
 use crate::fs::{Fs, MemoryFs, ReadFile};
 
 fn keys() -> Keys {
@@ -264,6 +272,54 @@ fn lengths_do_not_shrink_while_frames_are_appended() {
     assert!(!zeros.is_empty(), "no part of a frame was seen");
     let behind = reader.read_at(&mut [0; 2], length - 1).unwrap_err();
     assert_eq!(behind.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+/// Counts the bytes that are read.
+#[derive(Debug)]
+struct Counting(Bytes, AtomicU64);
+
+impl ReadFile for Counting {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.1.fetch_add(buf.len() as u64, Relaxed);
+        buf.copy_from_slice(&self.0[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Otherwise a replay would search the rest of the file in each of its reads.
+#[test]
+fn a_damaged_rest_is_searched_once() {
+    const READ_ONCE_MAX: u64 = 4 * (64 << 10);
+    let mut random = Random(seed());
+    let appends: Vec<_> = (0..150).map(|_| random.bytes(8 << 10)).collect();
+    let (disk, _, want) = written(FileKind::Log, &appends);
+    let stored = read_all(&*disk.open(Path::new("a")).unwrap()).unwrap();
+    for rest in [vec![9; 1 << 20], [vec![9; 1 << 19], vec![0; 1 << 19]].concat()] {
+        let bytes = [&stored[..100 << 10], &rest].concat();
+        let file = Arc::new(Counting(bytes.into(), AtomicU64::new(0)));
+        let head = Head::read(&*file).unwrap().unwrap();
+        let cipher = head.cipher(&*keys()).unwrap();
+        let frames = FrameFile::new(Arc::clone(&file) as _, &head, cipher);
+        assert!(frames.len().unwrap() > 1 << 20);
+        let before = file.1.load(Relaxed);
+        assert!(before >= 1 << 20, "all of it is searched");
+        let mut found = [0; 1000];
+        for offset in (90 << 10..1 << 20).step_by(50 << 10) {
+            frames.read_at(&mut found, offset).unwrap();
+        }
+        let again = file.1.load(Relaxed) - before;
+        assert!(again <= 19 * READ_ONCE_MAX, "{again} bytes");
+        frames.read_at(&mut found, 50 << 10).unwrap();
+        assert_eq!(found[..], want[50 << 10..][..1000]);
+    }
 }
 
 /// A rewritten file would have a valid tag over the damage.

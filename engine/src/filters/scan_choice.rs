@@ -49,6 +49,30 @@ impl Bound {
     }
 }
 
+/// Bytes for prefix and range filters.
+#[derive(Debug)]
+struct Limit {
+    /// Limit of filters to load.
+    bytes_max: u64,
+    /// Limit of filters in memory: the other one changes with each sample and each flush, and a
+    /// filter at the limit would be dropped and loaded again and again.
+    resident_max: u64,
+    taken: u64,
+}
+
+impl Limit {
+    fn new(bound: Bound, scans: f64) -> Self {
+        let bytes_max = bound.scan_bytes_max(scans);
+        let resident_max = bytes_max.saturating_add(bytes_max / 8).min(bound.bytes_max);
+        Self { bytes_max, resident_max, taken: 0 }
+    }
+
+    fn has_room(&self, candidate: &Candidate) -> bool {
+        let max = if candidate.is_resident { self.resident_max } else { self.bytes_max };
+        candidate.bytes <= max.saturating_sub(self.taken)
+    }
+}
+
 impl Candidate {
     /// Returns the probes per byte.
     fn density(&self) -> f64 {
@@ -64,10 +88,10 @@ pub(super) fn choose(candidates: &[Candidate], store: Bound, keyspaces: &[Bound]
     for candidate in candidates {
         scans[candidate.keyspace] += candidate.scans;
     }
-    let mut left = store.scan_bytes_max(scans.iter().sum());
+    let mut of_store = Limit::new(store, scans.iter().sum());
     let of_keyspaces = keyspaces.iter().zip(&scans);
-    let mut left_of: Vec<_> =
-        of_keyspaces.map(|(bound, &scans)| bound.scan_bytes_max(scans)).collect();
+    let mut of_keyspaces: Vec<_> =
+        of_keyspaces.map(|(&bound, &scans)| Limit::new(bound, scans)).collect();
     let mut order: Vec<_> = (0..candidates.len()).collect();
     order.sort_by(|&a, &b| {
         let (a, b) = (&candidates[a], &candidates[b]);
@@ -75,10 +99,11 @@ pub(super) fn choose(candidates: &[Candidate], store: Bound, keyspaces: &[Bound]
     });
     let mut chosen = vec![false; candidates.len()];
     for at in order {
-        let Candidate { keyspace, bytes, .. } = candidates[at];
-        if bytes <= left.min(left_of[keyspace]) {
-            left -= bytes;
-            left_of[keyspace] -= bytes;
+        let candidate = &candidates[at];
+        let of_keyspace = &mut of_keyspaces[candidate.keyspace];
+        if of_store.has_room(candidate) && of_keyspace.has_room(candidate) {
+            of_store.taken += candidate.bytes;
+            of_keyspace.taken += candidate.bytes;
             chosen[at] = true;
         }
     }
@@ -153,6 +178,29 @@ mod tests {
         parts[2].share = 0.01;
         let found = choose(&parts, bound((60, 900)), &none);
         assert_eq!(found, [true, true, false, true], "tables of large runs make way");
+    }
+
+    #[test]
+    fn a_filter_in_memory_stays_while_its_limit_varies() {
+        let cases = [
+            // The limit is half of the bound.
+            (120, [true, true]),
+            (119, [false, true]),
+            (108, [false, true]),
+            (106, [false, false]),
+        ];
+        for (bytes_max, want) in cases {
+            for (is_resident, want) in [false, true].into_iter().zip(want) {
+                let candidate =
+                    Candidate { keyspace: 0, bytes: 60, share: 1.0, scans: 0.0, is_resident };
+                let found = choose(&[candidate], bound((bytes_max, 900)), &[bound((ALL, 0))]);
+                assert_eq!(found, [want], "{bytes_max}, in memory: {is_resident}");
+            }
+        }
+        // Never more than the bound.
+        let candidate =
+            Candidate { keyspace: 0, bytes: 101, share: 1.0, scans: 0.0, is_resident: true };
+        assert_eq!(choose(&[candidate], bound((100, 0)), &[bound((ALL, 0))]), [false]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Descriptions of files of records.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use bytes::Bytes;
-use sievedb_format::Annotation;
+use sievedb_format::{Annotation, annotation::NextPart};
 
 use super::{
     reader::{Reader, Stop},
@@ -14,7 +14,8 @@ use super::{
 };
 use crate::Result;
 
-/// Describes every record of `reader`, in memory. `reader` must not have read anything.
+/// Describes every record of `reader`, and passes it to `next`. `reader` must not have read
+/// anything.
 ///
 /// `payload` describes a full record from its header and its decompressed payload. A bad record or
 /// reserved space ends the description.
@@ -26,12 +27,15 @@ use crate::Result;
 pub(crate) fn describe(
     reader: &mut Reader,
     mut payload: impl FnMut(&RecordHeader, &[u8], &mut Annotation),
-) -> Result<Annotation> {
+    next: &mut NextPart<'_>,
+) -> Result<()> {
     let mut annotation = Annotation::new();
     let header = reader.read_header()?;
     header.map_err(|source| reader.corrupt(0, source))?.describe(&mut annotation);
     let mut offset = reader.offset();
-    while offset < reader.file_bytes() {
+    let mut is_end = false;
+    while next(mem::take(&mut annotation)).is_continue() && !is_end && offset < reader.file_bytes()
+    {
         let record = match reader.raw_record(offset) {
             Ok(record) => record,
             Err(Stop::Torn(reason)) => {
@@ -42,7 +46,8 @@ pub(crate) fn describe(
                 } else {
                     annotation.field(rest, "not a record", reason);
                 }
-                return Ok(annotation);
+                is_end = true;
+                continue;
             }
             Err(Stop::Failed(error)) => return Err(error),
         };
@@ -80,11 +85,11 @@ pub(crate) fn describe(
                 let name = if is_fragment { "fragment" } else { "ignorable" };
                 annotation.field(payload_place(0..bytes.len()), name, meaning);
             }
-            RecordType::Seal => return Ok(annotation),
+            RecordType::Seal => is_end = true,
         }
         offset += header.record_bytes() as u64;
     }
-    Ok(annotation)
+    Ok(())
 }
 
 /// Describes a payload without its values, which are only in their files.

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use sievedb_format::{Annotation, Corruption, annotation::printable};
+use sievedb_format::{
+    Annotation, Corruption,
+    annotation::{NextPart, printable},
+};
 use sievedb_sstable::BlobUse;
 
 use super::edit::{
@@ -28,31 +31,39 @@ use crate::{
     table::{FilterPlace, NewPlace, PrefixFilterPlace},
 };
 
-/// Describes manifest `file_id`, up to its end or the first bad record.
+/// Describes manifest `file_id`, up to its end or the first bad record. Passes each record to
+/// `next`.
 ///
 /// # Errors
 ///
 /// [`Error::Io`](crate::Error::Io). [`Error::Corrupt`](crate::Error) if the file has no valid
 /// header, or breaks the format in a way that no crash explains.
-pub(crate) fn describe(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Annotation> {
+pub(crate) fn describe(
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    file_id: u64,
+    next: &mut NextPart<'_>,
+) -> Result<()> {
     let mut reader = Reader::new(file, path, file_id)?;
-    describe_records(&mut reader, |_, payload, annotation| {
-        let mut fields = Fields::new("version edit", payload);
-        loop {
-            match fields.next() {
-                Ok(Some(field)) => {
-                    let (name, meaning) = describe_field(&field);
-                    let meaning = meaning.unwrap_or_else(|error| error.to_string());
-                    annotation.field(payload_place(field.place.0..field.place.1), name, meaning);
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    annotation.field(payload_place(0..payload.len()), "edit", error);
-                    return;
-                }
+    describe_records(&mut reader, |_, payload, annotation| describe_edit(payload, annotation), next)
+}
+
+fn describe_edit(payload: &[u8], annotation: &mut Annotation) {
+    let mut fields = Fields::new("version edit", payload);
+    loop {
+        match fields.next() {
+            Ok(Some(field)) => {
+                let (name, meaning) = describe_field(&field);
+                let meaning = meaning.unwrap_or_else(|error| error.to_string());
+                annotation.field(payload_place(field.place.0..field.place.1), name, meaning);
+            }
+            Ok(None) => return,
+            Err(error) => {
+                annotation.field(payload_place(0..payload.len()), "edit", error);
+                return;
             }
         }
-    })
+    }
 }
 
 fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption>) {

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 use sievedb_format::SequenceNumber;
+use sievedb_memtable::Memtable;
 use sievedb_sstable::TableOrigin;
 
 use crate::{
@@ -76,7 +77,8 @@ pub(crate) struct Tree {
 /// Memory of an empty keyspace, without name and options: the tree, two views with their versions
 /// and memtables (one may still be read), the entries in the manifest and in the maps of the store.
 const KEYSPACE_BYTES: usize = size_of::<Tree>()
-    + 2 * (size_of::<ReadView>() + size_of::<Version>() + size_of::<PlacedMemtable>())
+    + 2 * (size_of::<ReadView>() + size_of::<Version>())
+    + 2 * (size_of::<PlacedMemtable>() + size_of::<Memtable>())
     + size_of::<KeyspaceOptions>()
     + IN_MAPS_BYTES;
 

@@ -50,12 +50,12 @@ pub(crate) struct PlacedMemtable {
 }
 
 impl PlacedMemtable {
-    /// Creates an empty memtable that should be frozen at `memtable_bytes`.
+    /// Creates an empty memtable that should be frozen at `memtable_bytes`. While it is empty, its
+    /// memory is that of the keyspace: no flush frees it, so writes must not wait for it.
     pub(crate) fn new(memtable_bytes: usize, memory: &Arc<MemoryAccount>) -> Self {
-        let memtable = Arc::new(Memtable::new(memtable_bytes));
         Self {
-            charge: ManuallyDrop::new(memory.charge(MemoryUse::Memtables, memtable.memory_bytes())),
-            memtable: ManuallyDrop::new(memtable),
+            charge: ManuallyDrop::new(memory.charge(MemoryUse::Memtables, 0)),
+            memtable: ManuallyDrop::new(Arc::new(Memtable::new(memtable_bytes))),
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             last_inserted: AtomicU64::new(0),

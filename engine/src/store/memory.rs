@@ -10,7 +10,7 @@ use crate::{
     read::tree::Tree,
     store::writer::{
         room_turn::RoomTurn,
-        throttle::{Room, room, writable_share},
+        throttle::{Room, room},
     },
 };
 
@@ -44,6 +44,11 @@ impl Store {
             Room::Never(bytes_max) => Err(Error::WriteTooLarge { bytes, bytes_max }),
             room => Ok(room),
         }
+    }
+
+    /// Returns whether a write of `bytes` bytes must wait for a flush.
+    fn waits_for_room(&self, bytes: u64) -> bool {
+        self.room(bytes).is_ok_and(|room| room == Room::Wait)
     }
 
     /// Freezes the largest memtables until active ones take at most half of the limit: the other
@@ -147,7 +152,7 @@ impl Store {
                 self.scheduler.retry();
             }
             self.scheduler.wake();
-            let may_fit = || self.room(bytes).map_or(true, |room| room != Room::Wait);
+            let may_fit = || !self.waits_for_room(bytes);
             self.wait_for_flushes(|| may_fit() || self.frees_no_memtable())?;
         }
         Ok(())
@@ -157,7 +162,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`room`](Self::room); [`Error::WriteTooLarge`] if no flush makes room.
+    /// As [`room`](Self::room).
     pub(super) fn freeze_for_room(&self, bytes: u64) -> Result<FrozenForRoom> {
         let _placement = self.writer.placement();
         if self.room(bytes)? != Room::Wait {
@@ -172,10 +177,10 @@ impl Store {
         // A large write requires the half of active memtables, too.
         let frozen = self.versions.trees().values().filter(|tree| tree.freeze()).count();
         self.tables.counters.local().memtables.frozen_at_limit.add(frozen as u64);
-        let is_last = frozen == 0 && self.frees_no_memtable();
-        if is_last && self.room(bytes)? == Room::Wait {
-            return Err(self.too_large_beside_empty_memtables(bytes));
-        }
+        debug_assert!(
+            frozen > 0 || !self.frees_no_memtable() || !self.waits_for_room(bytes),
+            "no flush makes room for {bytes} bytes"
+        );
         Ok(FrozenForRoom { has_room: false, froze: frozen > 0 })
     }
 
@@ -183,13 +188,6 @@ impl Store {
     /// until the manifest has the drop.
     fn frees_no_memtable(&self) -> bool {
         self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0 && !self.versions.is_behind()
-    }
-
-    /// Returns the error for a write that has no room beside empty memtables.
-    fn too_large_beside_empty_memtables(&self, bytes: u64) -> Error {
-        let memory = &self.tables.memory;
-        let left = memory.memtable_limit_for(bytes).saturating_sub(memory.memtable_bytes());
-        Error::WriteTooLarge { bytes, bytes_max: writable_share(left) }
     }
 
     /// Changes the memory budget. Evicts blocks and drops filter columns that exceed it. Memtables

@@ -282,6 +282,7 @@ impl OpenStore {
         store.gate.begin_close();
         store.shut_down();
         let stats_writer = threads.end();
+        store.scheduler.wait_for_inline_work();
         let closed = if store.options.read_only {
             Ok(())
         } else {

@@ -3,7 +3,11 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::{Annotation, Corruption, Kind, annotation::printable, expiry::split_expiry};
+use sievedb_format::{
+    Annotation, Corruption, Kind,
+    annotation::{NextPart, printable},
+    expiry::split_expiry,
+};
 
 use super::batch::{Batch, Entry};
 use crate::{
@@ -17,19 +21,26 @@ use crate::{
     },
 };
 
-/// Describes the segment `file_id`, up to its end or the first bad record.
+/// Describes the segment `file_id`, up to its end or the first bad record. Passes each record to
+/// `next`.
 ///
 /// # Errors
 ///
 /// [`Error::Io`](crate::Error::Io). [`Error::Corrupt`](crate::Error) if the file has no valid
 /// header, or breaks the format in a way that no crash explains.
-pub(crate) fn describe(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Annotation> {
+pub(crate) fn describe(
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    file_id: u64,
+    next: &mut NextPart<'_>,
+) -> Result<()> {
     let mut reader = Reader::new(file, path, file_id)?;
-    describe_records(&mut reader, |header, payload, annotation| {
+    let payload = |header: &RecordHeader, payload: &[u8], annotation: &mut Annotation| {
         if let Err(error) = describe_batch(header, payload, annotation) {
             annotation.field(place_in(header, 0..payload.len()), "batch", error);
         }
-    })
+    };
+    describe_records(&mut reader, payload, next)
 }
 
 fn describe_batch(

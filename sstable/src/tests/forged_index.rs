@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sievedb_format::{Corruption, InternalKey, Kind, Trailer};
+use sievedb_format::{Annotation, Corruption, InternalKey, Kind, Trailer};
 
 use crate::{
     BlockCache, Compression, ReadError, Table, TableIdentity, TableOptions, TableSource,
@@ -92,7 +92,7 @@ fn a_block_of_two_partitions_is_read_once() {
     assert!(is_out_of_order(&found.problems[0].error), "{:?}", found.problems);
 
     let source = Arc::new(Bytes::from(forged)) as Arc<dyn TableSource>;
-    let text = describe(&source).to_string();
+    let text = Annotation::of_parts(|next| describe(&source, next)).1.to_string();
     let place = format!("{:08x}", twice.offset);
     assert_eq!(text.lines().filter(|line| line.starts_with(&place)).count(), 1, "{text}");
 }

@@ -8,12 +8,14 @@ use sievedb_filter::key_hash;
 use sievedb_format::{Corruption, RangeTombstone, SEQUENCE_MAX};
 use sievedb_sstable::{
     BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, PrefixExtractor,
-    ReadError, Table, TableIdentity, TableOptions, TableSource, describe,
+    ReadError, Table, TableIdentity, TableOptions, TableSource,
 };
 
 use crate::{
     allocations,
-    support::{Built, Entry, IDENTITY, build, build_as, model_get, proptest_config, seek_advised},
+    support::{
+        Built, Entry, IDENTITY, build, build_as, describe, model_get, proptest_config, seek_advised,
+    },
 };
 
 /// Maximum single allocation for a small table, whatever its bytes.

@@ -7,11 +7,10 @@ use sievedb_filter::{FilterKind, TableFilter, key_hash};
 use sievedb_format::{Annotation, RangeTombstone};
 use sievedb_sstable::{
     BlobIdentity, BlobUse, BlobWriter, Completed, Compression, PrefixExtractor, TableOptions,
-    TableOrigin, TableSource, describe, describe_blob_file, describe_filter_file,
-    write_filter_file,
+    TableOrigin, TableSource, describe_blob_file, describe_filter_file, write_filter_file,
 };
 
-use crate::support::{Entry, IDENTITY, build_as, build_with};
+use crate::support::{Entry, IDENTITY, build_as, build_with, describe};
 
 #[expect(clippy::disallowed_methods, reason = "golden files belong to the source tree")]
 fn check_golden(name: &str, bytes: &[u8], describe: fn(&Arc<dyn TableSource>) -> Annotation) {

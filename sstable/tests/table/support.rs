@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::test_runner::{Config, RngSeed};
 use sievedb_filter::FilterArena;
-use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
+use sievedb_format::{Annotation, InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_sstable::{
-    BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableCursor, TableIdentity,
-    TableOptions, TableOrigin, TableSource, TableSummary, TableWriter,
+    self as sstable, BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableCursor,
+    TableIdentity, TableOptions, TableOrigin, TableSource, TableSummary, TableWriter,
 };
 
 pub(crate) const IDENTITY: TableIdentity = TableIdentity {
@@ -17,6 +17,11 @@ pub(crate) const IDENTITY: TableIdentity = TableIdentity {
     salt: 0x5a17_5a17_5a17_5a17,
     hash_seed: 99,
 };
+
+/// Returns all parts of the description of a table.
+pub(crate) fn describe(source: &Arc<dyn TableSource>) -> Annotation {
+    Annotation::of_parts(|next| sstable::describe(source, next)).1
+}
 
 /// An entry of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]

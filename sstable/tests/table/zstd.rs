@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sievedb_format::SEQUENCE_MAX;
-use sievedb_sstable::{BlockCounts, Compression, ReadError, TableOptions, TableSource, describe};
+use sievedb_sstable::{BlockCounts, Compression, ReadError, TableOptions, TableSource};
 
-use crate::support::{Built, Entry, build, model_get};
+use crate::support::{Built, Entry, build, describe, model_get};
 
 /// Returns records that need a dictionary: a single block is too short to learn the field names.
 fn entries(count: u64) -> Vec<Entry> {

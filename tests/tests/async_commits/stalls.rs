@@ -151,6 +151,18 @@ fn a_write_without_room_in_memtables_is_refused() {
     assert!(matches!(too_large, Err(Error::WriteTooLarge { .. })), "{too_large:?}");
 }
 
+/// Otherwise none would ever succeed, and each blocking write would flush a memtable.
+#[test]
+fn empty_keyspaces_delay_no_write() {
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memtable_bytes_max(512 << 10).open(STORE_DIR).unwrap();
+    let keyspaces: Vec<_> = (0..2_000).map(|n| db.keyspace(&format!("{n}")).unwrap()).collect();
+    for keyspace in &keyspaces[..100] {
+        keyspace.try_insert("key", "value").unwrap();
+    }
+    assert_eq!(db.stats().background.flushes, 0);
+}
+
 /// Otherwise a caller that repeats a large write spins until a flush ends.
 #[test]
 fn a_wait_for_a_large_entry_lasts_until_it_has_room() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb::{Durability, Error, Options};
+use sievedb::{Batch, Db, Durability, Error, Keyspace, Options};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{rng::Rng, settings};
 
@@ -54,7 +54,6 @@ fn write_that_never_fits_is_refused() {
     assert_eq!(db.get("key").unwrap().unwrap(), large);
 }
 
-/// Empty memtables use a part of their limit, which no flush frees.
 #[test]
 fn write_that_nearly_fits_completes() {
     let _turn = turn();
@@ -113,57 +112,59 @@ fn entries_of_a_quarter_of_the_budget_are_merged_within_it() {
     }
 }
 
-/// Refused by its length alone, or because empty memtables leave too little.
+/// Opens a store with a limit of 2 MiB for memtables. Returns a batch of two writes to its keyspace
+/// "users", one of `value_bytes` bytes.
+fn with_long_batch(value_bytes: usize) -> (Db, Keyspace, Batch) {
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(8 << 20).open("db").unwrap();
+    let users = db.keyspace("users").unwrap();
+    users.insert("gone", "").unwrap();
+    let mut batch = db.batch();
+    batch.insert(&users, "long", vec![7; value_bytes]).unwrap();
+    batch.remove(&users, "gone").unwrap();
+    (db, users, batch)
+}
+
+/// Empty memtables take none of the limit.
+#[test]
+fn batch_of_three_quarters_of_the_limit_is_committed() {
+    let _turn = turn();
+    let beside = with_long_batch(MIB).2.bytes() as usize - MIB;
+    let (_db, users, mut batch) = with_long_batch((3 << 19) - beside);
+    assert_eq!(batch.bytes(), 3 << 19);
+    batch.commit(Durability::OsBuffer).unwrap();
+    assert!(users.contains_key("long").unwrap());
+}
+
 #[test]
 fn refused_batch_is_unchanged() {
     let _turn = turn();
-    for (name, value_bytes) in [("too long", Some(2 * MIB)), ("nearly too long", None)] {
-        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
-        let db = options.memory_budget(8 << 20).open("db").unwrap();
-        let users = db.keyspace("users").unwrap();
-        users.insert("gone", "").unwrap();
-        let mut batch = db.batch();
-        let all_bytes = |value_bytes| {
-            let mut batch = db.batch();
-            batch.insert(&users, "long", vec![7; value_bytes]).unwrap();
-            batch.remove(&users, "gone").unwrap();
-            batch.bytes()
-        };
-        // More than empty memtables leave free, below three quarters of the limit.
-        let room = 3 << 19;
-        let value_bytes = value_bytes.unwrap_or_else(|| {
-            let beside = all_bytes(MIB) - MIB as u64;
-            (room - beside as usize) / 8 * 8
-        });
-        let is_nearly_all = (room as u64 - 7..=room as u64).contains(&all_bytes(value_bytes));
-        assert_eq!(is_nearly_all, name == "nearly too long", "{name}");
-        batch.insert(&users, "long", vec![7; value_bytes]).unwrap();
-        batch.remove(&users, "gone").unwrap();
-        let (len, bytes) = (batch.len(), batch.bytes());
-        for _ in 0..2 {
-            let refused = batch.commit(Durability::OsBuffer);
-            assert!(matches!(refused, Err(Error::WriteTooLarge { .. })), "{name}: {refused:?}");
-            assert_eq!((batch.len(), batch.bytes()), (len, bytes), "{name}");
-        }
-        // Enough entries that their number takes two bytes in the log.
-        for key in 0..200_u8 {
-            batch.insert(&db, [key], [key; 3]).unwrap();
-        }
-        assert!(batch.bytes() > bytes);
-        db.set_memory_budget(64 << 20).unwrap();
-        batch.commit(Durability::OsBuffer).unwrap();
-        assert_eq!((batch.len(), batch.bytes()), (0, 0), "{name}");
-        // A refused batch can be extended.
-        batch.insert(&db, "again", "").unwrap();
-        batch.commit(Durability::OsBuffer).unwrap();
-        assert_eq!(users.get("long").unwrap().unwrap(), vec![7; value_bytes], "{name}");
-        assert!(!users.contains_key("gone").unwrap() && db.contains_key("again").unwrap());
-        for key in 0..200_u8 {
-            assert_eq!(db.get([key]).unwrap().as_deref(), Some(&[key; 3][..]), "{name}");
-        }
-        drop((users, batch));
-        db.close().unwrap();
+    let value_bytes = 2 * MIB;
+    let (db, users, mut batch) = with_long_batch(value_bytes);
+    let (len, bytes) = (batch.len(), batch.bytes());
+    for _ in 0..2 {
+        let refused = batch.commit(Durability::OsBuffer);
+        assert!(matches!(refused, Err(Error::WriteTooLarge { .. })), "{refused:?}");
+        assert_eq!((batch.len(), batch.bytes()), (len, bytes));
     }
+    // Enough entries that their number takes two bytes in the log.
+    for key in 0..200_u8 {
+        batch.insert(&db, [key], [key; 3]).unwrap();
+    }
+    assert!(batch.bytes() > bytes);
+    db.set_memory_budget(64 << 20).unwrap();
+    batch.commit(Durability::OsBuffer).unwrap();
+    assert_eq!((batch.len(), batch.bytes()), (0, 0));
+    // A refused batch can be extended.
+    batch.insert(&db, "again", "").unwrap();
+    batch.commit(Durability::OsBuffer).unwrap();
+    assert_eq!(users.get("long").unwrap().unwrap(), vec![7; value_bytes]);
+    assert!(!users.contains_key("gone").unwrap() && db.contains_key("again").unwrap());
+    for key in 0..200_u8 {
+        assert_eq!(db.get([key]).unwrap().as_deref(), Some(&[key; 3][..]));
+    }
+    drop((users, batch));
+    db.close().unwrap();
 }
 
 /// The limit of memtables includes the charge of a batch before it is applied.

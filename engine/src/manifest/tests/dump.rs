@@ -1,5 +1,7 @@
 //! The bytes of a manifest, pinned.
 
+use sievedb_format::{Annotation, annotation::NextPart};
+
 use super::*;
 use crate::{
     manifest::dump::describe,
@@ -8,7 +10,10 @@ use crate::{
 
 fn described(fs: &MemoryFs) -> String {
     let file = fs.open(path(4).as_ref()).unwrap();
-    describe(file, path(4).into(), 4).unwrap().to_string()
+    let describe = |next: &mut NextPart<'_>| describe(file, path(4).into(), 4, next);
+    let (described, all) = Annotation::of_parts(describe);
+    described.unwrap();
+    all.to_string()
 }
 
 #[test]

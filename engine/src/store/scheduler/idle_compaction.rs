@@ -185,6 +185,7 @@ impl Store {
         share: &Arc<WorkerShare>,
     ) -> Result<Ended> {
         let interrupts = || {
+            self.scheduler.room_waits.wake_after(self.scheduler.bell.rings());
             self.unlink_meanwhile();
             self.is_worker_needed()
         };

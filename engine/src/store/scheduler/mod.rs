@@ -9,6 +9,7 @@
 //! | `mod`               | the state under the lock of the scheduler                         |
 //! | [`workers`]         | threads that take steps, and the bell that notifies them          |
 //! | [`claim`]           | the next step                                                     |
+//! | [`closing`]         | the end of background work                                        |
 //! | [`busy_runs`]       | runs of level 0 that running compactions hold                     |
 //! | [`due_trees`]       | keyspaces that may have work                                      |
 //! | [`crowded`]         | merges in a store with too many tables                            |
@@ -28,6 +29,7 @@
 
 mod busy_runs;
 mod claim;
+mod closing;
 mod crowded;
 pub(super) mod due_trees;
 mod full_disk;
@@ -45,7 +47,7 @@ mod urgent;
 mod wait;
 mod workers;
 
-use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
@@ -56,7 +58,6 @@ use self::{
 };
 use crate::{
     barriers,
-    clock::{Clock, SystemClock},
     compaction::choice::Compaction,
     filters::FilterJob,
     read::tree::Tree,
@@ -107,6 +108,8 @@ struct State {
     shut_down: bool,
     /// Keyspaces whose memtables are being flushed.
     flushing: BTreeSet<u64>,
+    /// Threads that do work in place of workers.
+    inline: usize,
     /// A flush was claimed: a merge of a crowded store precedes the next one.
     merge_turn: bool,
     /// An unlink was claimed: a flush precedes the next one.
@@ -332,31 +335,6 @@ impl Scheduler {
             state.flush_retries += 1;
         }
         self.wake();
-    }
-
-    /// Ends the workers after the work that they have claimed. No more is claimed.
-    pub(crate) fn shut_down(&self) {
-        self.state.lock().shut_down = true;
-        self.wake();
-    }
-
-    /// Waits until no claimed work and no unlink is in flight, for at most `timeout`. Returns
-    /// whether none is.
-    ///
-    /// Called after [`shut_down`](Self::shut_down): no more is claimed.
-    pub(crate) fn wait_for_claimed(&self, timeout: Duration) -> bool {
-        let clock = SystemClock::new();
-        let mut state = self.state.lock();
-        while state.claims() > state.abandoned || state.unlinker != Unlinker::None {
-            let Some(left) = timeout.checked_sub(clock.now()) else { return false };
-            self.progress.wait_for(&mut state, left);
-        }
-        true
-    }
-
-    /// Returns whether the store is being closed.
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.state.lock().shut_down
     }
 
     /// Returns whether the system has begun to refuse barriers that it allowed before; once.

@@ -1,6 +1,7 @@
 //! Due work is found, although not all keyspaces are checked.
 
 mod behind;
+mod closes;
 mod full_disk;
 mod ingests;
 mod phases;
@@ -15,7 +16,9 @@ use std::{
     cell::Cell,
     panic::{self, AssertUnwindSafe},
     sync::mpsc,
+    task::Wake,
     thread,
+    time::Duration,
 };
 
 use sievedb_format::Corruption;
@@ -23,7 +26,7 @@ use sievedb_format::Corruption;
 use super::*;
 use crate::{
     Db, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
-    clock::ManualClock,
+    clock::{Clock as _, ManualClock},
     file_name::FileName,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
     iter::bounds::KeyBounds,
@@ -31,6 +34,26 @@ use crate::{
     store::compact::{Chosen, Ended},
     tests::{Random, seeds},
 };
+
+/// Counts the calls of its waker.
+#[derive(Debug)]
+pub(super) struct Wakes(AtomicU64);
+
+impl Wakes {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(0)))
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
 
 /// Calls of a story.
 const CALLS: usize = 300;

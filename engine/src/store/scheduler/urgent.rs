@@ -46,12 +46,14 @@ impl<'a> UrgentJobs<'a> {
     }
 
     /// Carries out a job that has become due since the last call. Its end rings the bell, so the
-    /// next call looks for another one.
+    /// next call looks for another one. Wakes the tasks that wait for room: not only jobs end what
+    /// they wait for.
     pub(super) fn carry_out(&self) {
         let (store, scheduler) = (self.store, &self.store.scheduler);
-        let rings = Some(scheduler.bell.rings());
+        let rings = scheduler.bell.rings();
+        scheduler.room_waits.wake_after(rings);
         let may_have_job =
-            self.rings.get() != rings || self.has_failed.get() || store.has_paced_unlink();
+            self.rings.get() != Some(rings) || self.has_failed.get() || store.has_paced_unlink();
         if !may_have_job || scheduler.is_paused() || store.has_free_worker(&scheduler.state.lock())
         {
             return;
@@ -61,7 +63,7 @@ impl<'a> UrgentJobs<'a> {
         let may_merge = is_half_free && !self.share.is_beyond() && !self.share.has_other_threads();
         // Otherwise the next call must search again: a merge could not run now.
         if may_merge || self.share.is_beyond() {
-            self.rings.set(rings);
+            self.rings.set(Some(rings));
         }
         store.free_and_freeze();
         if let Some(job) = store.claim_urgent(self.compaction, may_merge) {

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Job, Scheduler, Unlinker, unneeded::free_on_this_thread, urgent::UrgentJobs};
+use super::{
+    Job, Scheduler, Unlinker, closing::InlineWork, unneeded::free_on_this_thread,
+    urgent::UrgentJobs,
+};
 use crate::{
     Error, Result,
     compaction::choice::Compaction,
@@ -205,6 +208,7 @@ impl Store {
         if self.options.worker_threads > 0 || !self.scheduler.has_news() {
             return;
         }
+        let _inline = InlineWork::begin(&self.scheduler);
         let stepped = panic::catch_unwind(AssertUnwindSafe(|| while self.step() {}));
         if let Err(reason) = stepped {
             // As on a worker. No thread may wait for the claim of the step.

@@ -1,5 +1,6 @@
 //! The bytes of a segment, pinned.
 
+use sievedb_format::{Annotation, annotation::NextPart};
 use sievedb_sstable::BlobReference;
 
 use super::*;
@@ -11,7 +12,10 @@ use crate::{
 
 fn described(fs: &MemoryFs) -> String {
     let file = fs.open(path(12).as_ref()).unwrap();
-    describe(file, path(12).into(), 12).unwrap().to_string()
+    let describe = |next: &mut NextPart<'_>| describe(file, path(12).into(), 12, next);
+    let (described, all) = Annotation::of_parts(describe);
+    described.unwrap();
+    all.to_string()
 }
 
 #[test]

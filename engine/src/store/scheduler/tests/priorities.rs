@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Bound};
 
-use super::*;
+use super::{room_turns::Writing, *};
 use crate::{Fifo, SizeTiered, compaction::choice::Reason};
 
 pub(super) fn options(workers: usize) -> Options {
@@ -209,33 +209,30 @@ fn level_0_that_delays_writes_waits_for_no_long_compaction() {
     assert_eq!(level0_runs(db, "small"), 0);
 }
 
+/// A store with a write that runs of level 0 in "a" stop.
+fn with_stopped() -> (Busy, Writing) {
+    let busy = busy(options(1));
+    add_runs(&busy.db, "a", 32, 1);
+    let write = Writing::begin(&busy.db.keyspace("a").expect("it exists"), 10);
+    assert!(write.waits(), "32 runs stop writes");
+    (busy, write)
+}
+
 /// Runs that a compaction holds stop no write.
 #[test]
 fn a_compaction_that_begins_lets_stopped_writes_go_on() {
-    let busy = busy(options(1));
+    let (busy, write) = with_stopped();
     let db = &busy.db;
-    add_runs(db, "a", 32, 1);
-    let (sender, written) = mpsc::channel();
-    let keyspace = db.keyspace("a").expect("it exists");
-    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
-    assert!(written.recv_timeout(Duration::from_millis(200)).is_err(), "32 runs stop writes");
     let merge = claim(db).expect("32 runs are due");
-    let result = written.recv_timeout(Duration::from_secs(10));
+    write.end().expect("it does not wait for the end");
     assert!(db.store().carry_out(&merge), "there is room");
-    result.expect("it does not wait for the end").expect("there is room");
-    writer.join().expect("it has ended").expect("the receiver is alive");
 }
 
 /// No compaction reduces them.
 #[test]
 fn a_search_that_finds_quarantined_runs_lets_stopped_writes_go_on() {
-    let busy = busy(options(1));
+    let (busy, write) = with_stopped();
     let db = &busy.db;
-    add_runs(db, "a", 32, 1);
-    let (sender, written) = mpsc::channel();
-    let keyspace = db.keyspace("a").expect("it exists");
-    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
-    assert!(written.recv_timeout(Duration::from_millis(200)).is_err(), "32 runs stop writes");
     let (tree, store) = (tree_of(db, "a"), db.store());
     for (_, _, live) in tree.kept_view().version.tables() {
         let damage = Error::corrupt(&*live.path, 0, Corruption::Missing { what: "block" });
@@ -245,9 +242,7 @@ fn a_search_that_finds_quarantined_runs_lets_stopped_writes_go_on() {
     let state = store.scheduler.state.lock();
     let _ = store.choose_compaction(&tree, &[], None);
     drop(state);
-    let result = written.recv_timeout(Duration::from_secs(30)).expect("it is notified");
-    result.expect("there is room");
-    writer.join().expect("it has ended").expect("the receiver is alive");
+    write.end().expect("it is notified");
 }
 
 #[test]

@@ -16,26 +16,26 @@ use crate::StallReason;
 const LONG: Duration = Duration::from_secs(60);
 
 /// A write on a thread of its own.
-struct Writing {
+pub(super) struct Writing {
     thread: JoinHandle<()>,
     written: mpsc::Receiver<crate::Result<()>>,
 }
 
 impl Writing {
-    fn begin(db: &Db, value_bytes: u64) -> Self {
+    pub(super) fn begin(keyspace: &Keyspace, value_bytes: u64) -> Self {
         let (sender, written) = mpsc::channel();
-        let (db, value) = (db.clone(), vec![7; value_bytes as usize]);
+        let (keyspace, value) = (keyspace.clone(), vec![7; value_bytes as usize]);
         let thread = thread::spawn(move || {
-            sender.send(db.insert("key", value)).expect("the test waits");
+            sender.send(keyspace.insert("key", value)).expect("the test waits");
         });
         Self { thread, written }
     }
 
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.written.recv_timeout(Duration::from_millis(200)).is_err()
     }
 
-    fn end(self) -> crate::Result<()> {
+    pub(super) fn end(self) -> crate::Result<()> {
         let result = self.written.recv_timeout(LONG).expect("it ends");
         self.thread.join().expect("it has ended");
         result
@@ -48,7 +48,7 @@ fn with_waiting() -> (Busy, Writing, Writing) {
     let (db, store) = (&busy.db, busy.db.store());
     let limit = db.stats().memory.memtable_bytes_max;
     db.insert("key", vec![7; limit as usize / 4]).expect("there is room");
-    let large = Writing::begin(db, limit * 7 / 10);
+    let large = Writing::begin(db.default_keyspace(), limit * 7 / 10);
     while !store.writer.room_turns().is_held() {
         thread::yield_now();
     }
@@ -58,7 +58,7 @@ fn with_waiting() -> (Busy, Writing, Writing) {
     };
     assert!(matches!(&refused, Err(error) if is_full(error)), "{refused:?}");
     assert!(store.poll_room(1, &[tree_of(db, "default")]).is_none());
-    let small = Writing::begin(db, 10);
+    let small = Writing::begin(db.default_keyspace(), 10);
     assert!(small.waits() && large.waits(), "no memtable is flushed");
     (busy, large, small)
 }
@@ -126,7 +126,7 @@ fn large_writes_end_beside_many_small_ones() {
                 });
             }
             let ended = panic::catch_unwind(AssertUnwindSafe(|| {
-                (0..3).try_for_each(|_| Writing::begin(&db, limit * 7 / 10).end())
+                (0..3).try_for_each(|_| Writing::begin(db.default_keyspace(), limit * 7 / 10).end())
             }));
             is_done.store(true, Relaxed);
             ended.expect("each write ends").expect("there is room");

@@ -1,11 +1,13 @@
 //! Jobs that a compaction carries out, without a free worker.
 
+use std::{pin::Pin, task::Context};
+
 use super::{
     super::urgent::UrgentJobs,
     priorities::{Busy, add_runs, busy, claim_long, freeze, level0_runs, options, tree_of},
     *,
 };
-use crate::{sync::atomic::AtomicUsize, tests::ENOSPC};
+use crate::{RoomFuture, sync::atomic::AtomicUsize, tests::ENOSPC};
 
 /// Otherwise a compaction of gigabytes stops writes, with one worker.
 #[test]
@@ -270,4 +272,48 @@ fn a_compaction_carries_out_a_merge_that_a_write_waits_for() {
     let result = written.recv_timeout(Duration::from_secs(10));
     result.expect("it does not wait for a worker").expect("there is room");
     writer.join().expect("it has ended").expect("the receiver is alive");
+}
+
+fn is_pending(room: &mut RoomFuture, wakes: &Arc<Wakes>) -> bool {
+    Pin::new(room).poll(&mut Context::from_waker(&Arc::clone(wakes).into())).is_pending()
+}
+
+/// Otherwise they wait for its end, although the store is read-only.
+#[test]
+fn a_compaction_wakes_tasks_that_wait_for_room() {
+    let busy = busy(options(1));
+    let (db, store) = (&busy.db, busy.db.store());
+    let Job::Compact(_, long) = claim_long(db) else { panic!("a compaction is due") };
+    add_runs(db, "stopped", 32, 1);
+    let (mut room, wakes) = (db.keyspace("stopped").expect("it exists").room(), Wakes::new());
+    assert!(is_pending(&mut room, &wakes), "32 runs stop writes");
+    store.poison(Error::WorkerPanicked);
+    let share = store.tables.worker_share();
+    let urgent = UrgentJobs::new(store, &long, &share);
+    for _ in 0..2 {
+        urgent.carry_out();
+        assert_eq!(wakes.count(), 1, "once for each ring");
+    }
+    let result = room.wait();
+    assert!(matches!(result, Err(Error::ReadOnly { .. })), "{result:?}");
+}
+
+/// Otherwise each would be kept until the next step, with its task.
+#[test]
+fn waits_for_room_keep_the_last_task_until_they_are_dropped() {
+    let busy = busy(options(1));
+    let db = &busy.db;
+    add_runs(db, "stopped", 32, 1);
+    let stopped = db.keyspace("stopped").expect("it exists");
+    let (mut rooms, tasks) = ([stopped.room(), stopped.room()], [Wakes::new(), Wakes::new()]);
+    for task in &tasks {
+        for room in &mut rooms {
+            assert!(is_pending(room, task), "32 runs stop writes");
+        }
+    }
+    let count = || db.store().scheduler.room_waits.count();
+    assert_eq!(count(), 2);
+    drop(rooms);
+    assert_eq!(count(), 0);
+    assert!(tasks.iter().all(|task| Arc::strong_count(task) == 1));
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     Event, EventListener,
     fs::{Call, Fault, FaultFs, Times},
+    store::scheduler::tests::Wakes,
 };
 
 /// Error numbers of Linux.
@@ -51,6 +52,22 @@ fn it_leaves_alone_that_others_wait_for_room() {
     assert!(!fixture.store().carry_out(&flush), "the disk is full");
     assert!(fixture.store().carry_out(&job), "it is no error");
     assert!(fixture.store().scheduler.state.lock().full_disk.error().is_some(), "the flush waits");
+}
+
+/// Otherwise they wait for its end, with one worker.
+#[test]
+fn it_wakes_tasks_that_wait_for_room() {
+    let fixture = Fixture::new();
+    fixture.write_run(2000);
+    fixture.write_run(2000);
+    fixture.rest();
+    fixture.advance(300);
+    let job = fixture.claim().expect("it rests");
+    let (scheduler, wakes) = (&fixture.store().scheduler, Wakes::new());
+    scheduler.room_waits().add(&mut None, &Arc::clone(&wakes).into());
+    scheduler.wake();
+    assert!(fixture.store().carry_out(&job), "there is room");
+    assert_eq!(wakes.count(), 1);
 }
 
 /// Flushes of another keyspace during each compaction waste few bytes.
