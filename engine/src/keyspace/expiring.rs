@@ -27,7 +27,8 @@ macro_rules! expiring_methods {
         /// is opened, the store clock moves forward to the wall clock, never backward. So values
         /// expire early if the wall clock is ahead. [Snapshots](crate::Snapshot) and iterators use
         /// the time of their creation. A store opened [read-only](crate::Options::read_only) uses
-        /// the time of its opening.
+        /// the time of its opening, unless it [follows](crate::Options::follow) a writer or is a
+        /// [`Replica`](crate::Replica).
         ///
         /// An expiry takes 8 bytes of the stored value. A read of a value with an expiry also reads
         /// the clock.
