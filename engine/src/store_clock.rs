@@ -80,6 +80,11 @@ impl StoreClock {
         self.at_open_ms.saturating_add(passed_ms)
     }
 
+    /// Returns `true` if a value that expires at `expiry_ms` has expired; never with `None`.
+    pub(crate) fn has_passed(&self, expiry_ms: Option<u64>) -> bool {
+        expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms())
+    }
+
     /// Returns the time, by the clock of the options, when the store clock will be at `time_ms`.
     /// Returns `None` if that is never.
     pub(crate) fn time_of(&self, time_ms: u64) -> Option<Duration> {

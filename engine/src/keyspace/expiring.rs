@@ -165,8 +165,12 @@ impl Keyspace {
     }
 
     pub(crate) fn set_expiry(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
+        let store = self.open.accept()?;
         self.change(key, |value: Option<Bytes>| {
             Ok(match value {
+                Some(_) if store.versions.clock().has_passed(Some(expiry_ms)) => {
+                    Change::Remove(true)
+                }
                 Some(value) => Change::PutWith(value, Some(expiry_ms), true),
                 None => Change::Keep(false),
             })

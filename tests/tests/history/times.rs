@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sievedb::{Counter, Db, HistoryLength, KeyspaceOptions, clock::ManualClock};
+use sievedb::{Counter, Db, Durability, HistoryLength, KeyspaceOptions, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_keyspace};
 
@@ -160,6 +160,37 @@ fn a_crash_does_not_shorten_a_history() {
     db.compact().unwrap();
     assert_eq!(db.snapshot_at(last - 9).unwrap().get("key").unwrap(), Some("41".into()));
     assert!(db.history("key").unwrap().count() >= 10);
+}
+
+/// Otherwise readers of the past would see it: their clock may be a second behind the write.
+#[test]
+fn a_value_that_has_expired_when_it_is_written_is_a_removal() {
+    type Write = fn(&Db) -> sievedb::Result<()>;
+    let writes: [(&str, Write); 5] = [
+        ("a TTL of zero", |db| db.insert_with_ttl("key", "b", Duration::ZERO)),
+        ("an expiry", |db| db.insert_expiring_at("key", "b", at(500))),
+        ("a new expiry", |db| db.expire_at("key", at(100)).map(|found| assert!(found))),
+        ("a batch", |db| {
+            let mut batch = db.batch();
+            batch.insert_with_ttl(db, "key", "b", Duration::ZERO)?;
+            batch.commit(Durability::OsBuffer)
+        }),
+        ("a transaction", |db| {
+            db.transaction(|transaction| transaction.insert_expiring_at(db, "key", "b", at(500)))
+        }),
+    ];
+    let timed = Timed::new(Duration::from_secs(60));
+    let db = timed.open();
+    timed.advance(500);
+    for (name, write) in writes {
+        db.insert("key", "a").unwrap();
+        write(&db).unwrap();
+        let written = db.snapshot().sequence();
+        db.insert("other", "c").unwrap();
+        assert_eq!(db.snapshot_at(written).unwrap().get("key").unwrap(), None, "{name}");
+        let newest = db.history("key").unwrap().next().unwrap().unwrap();
+        assert_eq!((newest.sequence, newest.value), (Some(written), None), "{name}");
+    }
 }
 
 /// Values that expired before the history are gone for all of its points, and stay so.
