@@ -7,7 +7,7 @@ use std::{
 
 use sievedb::{Counter, Db, Durability, HistoryLength, KeyspaceOptions, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{STORE_DIR, small_keyspace};
+use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 use super::{assert_refused, options};
 
@@ -333,6 +333,27 @@ fn a_history_does_not_reach_back_to_an_earlier_one() {
         assert_refused(db.snapshot_at(at(ms)), Some(begun));
     }
     assert_eq!(value(&db, 40_000), Some("c".into()));
+}
+
+/// The edit that begins it stores the clock, too: a crash and a wall clock that is set back would
+/// leave a history that begins in the future.
+#[test]
+fn a_history_that_an_opening_begins_is_not_ahead_of_the_store_clock() {
+    let timed = Timed::new(Duration::from_secs(3600));
+    let without = small_options(Arc::clone(&timed.fs) as _).keyspace(small_keyspace());
+    let db = without.clock(Arc::clone(&timed.clock) as _).open(STORE_DIR).unwrap();
+    db.insert("key", "1").unwrap();
+    drop(db);
+    let years = Duration::from_secs(10 * 365 * 86_400);
+    timed.clock.set_unix_time(years);
+    let db = timed.open();
+    // Before the first write, which stores the clock.
+    let killed = Timed { fs: Arc::new(timed.fs.copy()), ..timed };
+    drop(db);
+    killed.clock.set_unix_time(Duration::from_millis(START_MS));
+    let db = killed.open();
+    let past = db.snapshot_at(SystemTime::UNIX_EPOCH + years).unwrap();
+    assert_eq!(past.get("key").unwrap(), Some("1".into()));
 }
 
 /// After a crash the times of writes that were not flushed are lost: a time among them shows the
