@@ -22,7 +22,7 @@ use super::{
     choice::{Compaction, Reason},
     picker::{Picker, hull},
 };
-use crate::{compaction_style::CompactionStyle, table::TableMeta};
+use crate::{compaction_style::CompactionStyle, resolve::ReadPoint, table::TableMeta};
 
 /// Maximum delay of the start of a history, in milliseconds.
 const HISTORY_LAG_MS: u64 = 2000;
@@ -40,6 +40,8 @@ pub(crate) struct ExpiryClock {
     pub(crate) for_all_ms: u64,
     /// Current time, not before `for_all_ms`.
     pub(crate) now_ms: u64,
+    /// The oldest snapshot, unless the start of the history is older by number and by time.
+    pub(crate) snapshot: Option<ReadPoint>,
 }
 
 impl<'a> Picker<'a> {
