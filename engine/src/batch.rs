@@ -12,7 +12,7 @@ use sievedb_format::Kind;
 pub(crate) use self::keyed_writes::keyed_writes;
 use crate::{
     CommitFuture, Durability, Error, Keyspace, Result, RoomFuture,
-    commit::{Always, Write, WriteEncoder},
+    commit::{Always, Write, WriteEncoder, check_entry},
     handle::Handle,
     handle_counts::HandleKind,
     iter::bounds::KeyBounds,
@@ -110,7 +110,13 @@ impl Batch {
         value: &[u8],
     ) -> Result<()> {
         self.check(keyspace)?;
-        self.encoder.put_value(keyspace.tree(), key, expiry_ms, value)?;
+        let tree = keyspace.tree();
+        if keyspace.open_store().store().versions.clock().has_passed(expiry_ms) {
+            check_entry(key, value)?;
+            self.encoder.remove(tree, key)?;
+        } else {
+            self.encoder.put_value(tree, key, expiry_ms, value)?;
+        }
         self.hold(keyspace);
         Ok(())
     }

@@ -115,6 +115,6 @@ impl Drop for HeldSequence {
         if !self.is_listed || store.is_forked() {
             return;
         }
-        store.scheduler.snapshot_is_gone(store.versions.snapshots().remove(self.at.sequence));
+        store.scheduler.snapshot_is_gone(store.versions.snapshots().remove(self.at));
     }
 }

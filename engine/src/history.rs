@@ -22,11 +22,13 @@ pub struct KeyVersion {
     /// The sequence number of the write, for [`Keyspace::snapshot_at`]. `None` if it is older than
     /// the history.
     pub sequence: Option<u64>,
-    /// Time of the write, by the store clock; `None` if unknown. Accurate to a second or 1 % of its
-    /// age, whichever is larger. After a crash, it may be as early as the last flush.
+    /// Time of the write, by the [store clock](crate::Db::store_time); `None` if unknown. Accurate
+    /// to a second or 1 % of its age, whichever is larger. After a crash, it may be as early as the
+    /// last flush.
     pub written_at: Option<SystemTime>,
     /// The value; `None` after a removal, and if it had expired before the history begins. For a
-    /// merge operand, the result of the merge.
+    /// merge operand, the result of the merge. Values below it count as expired as in
+    /// [`PointInTime::Sequence`].
     pub value: Option<Bytes>,
     /// Time at which the value expires or expired; `None` if never, and for a merge operand.
     pub expires_at: Option<SystemTime>,

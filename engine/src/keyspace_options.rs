@@ -235,9 +235,10 @@ impl KeyspaceOptions {
     /// milliseconds; default `None`: values do not expire.
     ///
     /// Applies to `insert` of keyspaces, batches and transactions, to conditional writes such as
-    /// [`update`](crate::Keyspace::update), and to
-    /// [`Transaction::merge`](crate::Transaction::merge). The time counts from the call; in a
-    /// transaction, from its start. Does not apply to operands of
+    /// [`update`](crate::Keyspace::update), to
+    /// [`Transaction::merge`](crate::Transaction::merge), and to
+    /// [ingested](crate::Keyspace::ingest) values. The time counts from the call; in a transaction
+    /// or an ingest, from its start. Does not apply to operands of
     /// [`Keyspace::merge`](crate::Keyspace::merge), which never expire.
     /// [`insert_without_ttl`](crate::Keyspace::insert_without_ttl) writes a value that does not
     /// expire.

@@ -302,6 +302,8 @@ impl Options {
     ///   fail with [`Error::FilesGone`]: call [`Db::refresh`](crate::Db::refresh) and read again.
     /// * Reads and memory are those of a [read-only](Self::read_only) store. To read several keys
     ///   at one point in time, use a [`Snapshot`](crate::Snapshot), which refreshes do not change.
+    /// * Values expire by the clock of this process, which each refresh moves forward to that of
+    ///   the writer at its last flush or compaction.
     /// * [`Db::changes`](crate::Db::changes) works. [`Db::checkpoint`](crate::Db::checkpoint),
     ///   backups and [`Db::verify`](crate::Db::verify) fail with [`Error::Following`].
     /// * The directory must be on a file system that shows writes to other processes at once, such

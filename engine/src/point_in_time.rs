@@ -10,13 +10,14 @@ use std::{
 pub enum PointInTime {
     /// After the write with this sequence number, such as [`Snapshot::sequence`] returned. The
     /// entries of a batch have consecutive numbers: one between them shows a part of the batch.
-    /// Values are shown if they had not expired at the time of the write. If it is later, the time
-    /// of the beginning of the history or of an older open snapshot counts. After the newest write,
-    /// the present time counts.
+    /// Values are shown if they had not expired at the time of the write. That time is known to a
+    /// second or 1 % of its age: a value that expired so shortly before may be shown. If it is
+    /// later, the time of the beginning of the history or of an older open snapshot counts. After
+    /// the newest write, the present time counts.
     ///
     /// [`Snapshot::sequence`]: crate::Snapshot::sequence
     Sequence(u64),
-    /// At this time of the store clock, which is Unix time unless the wall clock was set back. A
+    /// At this time of the [store clock](crate::Db::store_time), which may differ from Unix time. A
     /// time in the future is the present.
     /// Accurate to a second or 1 % of its age, whichever is larger: the snapshot may see later
     /// writes within that time. After a crash, times since the last flush are one point. In a

@@ -14,10 +14,10 @@ pub enum TimeToLive {
 
 impl TimeToLive {
     /// Returns the time to live at `clock_ms` of a value that expires at `expiry_ms`; never with
-    /// `None`.
+    /// `None` or `u64::MAX`.
     pub(crate) fn at(clock_ms: u64, expiry_ms: Option<u64>) -> Self {
         match expiry_ms {
-            None => Self::Unlimited,
+            None | Some(u64::MAX) => Self::Unlimited,
             Some(expiry_ms) => {
                 Self::Remaining(Duration::from_millis(expiry_ms.saturating_sub(clock_ms)))
             }
@@ -58,6 +58,8 @@ mod tests {
         assert_eq!(expiry_at(epoch - Duration::from_secs(9)), 0);
         let remaining = TimeToLive::Remaining(Duration::from_millis(5));
         assert_eq!(TimeToLive::at(10, Some(15)), remaining);
-        assert_eq!(TimeToLive::at(10, None), TimeToLive::Unlimited);
+        for never in [None, Some(u64::MAX)] {
+            assert_eq!(TimeToLive::at(10, never), TimeToLive::Unlimited, "{never:?}");
+        }
     }
 }

@@ -43,8 +43,12 @@ impl RestoreOptions {
 
     /// Restores all batches up to a sequence number or a time, from the archived log.
     ///
-    /// A time is one of the store clock, as in [`PointInTime::Time`]. Writes may be missing for up
-    /// to a second before it, or for the interval of the archive.
+    /// A time is one of the [store clock](crate::Db::store_time), which may differ from Unix time.
+    /// Writes may be missing for up to a second before it, or for the interval of the archive.
+    ///
+    /// An open of the restored store moves its clock forward to the wall clock: values that have
+    /// expired by then are absent, and compactions drop them. To read values that had not expired
+    /// at the point, open the store with a [clock](crate::Options::clock) that is at the point.
     #[must_use]
     pub fn to(mut self, point: impl Into<PointInTime>) -> Self {
         self.to = Some(point.into());

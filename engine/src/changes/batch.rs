@@ -89,7 +89,8 @@ pub enum ChangeKind {
 }
 
 /// The value of a key before a batch. One that expired after the write before the batch still
-/// counts.
+/// counts, and so may one that expired shortly before that write: see
+/// [`PointInTime::Sequence`](crate::PointInTime::Sequence).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum OldValue {
     /// The value was not looked up, or is older than the history of the keyspace.

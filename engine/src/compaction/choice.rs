@@ -115,9 +115,7 @@ impl Compaction {
             }
             _ => false,
         };
-        // A FIFO removal does not read the oldest tables.
-        let reads = !is_trivial_move && reason != Reason::Fifo;
-        if reads && all().any(|table| levels.is_quarantined(table)) {
+        if !is_trivial_move && all().any(|table| levels.is_quarantined(table)) {
             return None;
         }
         let new = Self::unblocked(levels, reason, inputs, output_level)?;
@@ -161,17 +159,17 @@ impl Compaction {
         })
     }
 
-    /// Creates the removal of `tables` of `level` without a read. Returns `None` if it must wait
-    /// for a running compaction.
+    /// Creates the removal of `tables` of `level` without a read. Returns `None` if a running
+    /// compaction reads one.
     pub(super) fn unlink<'t>(
         levels: &Levels<'_>,
         reason: Reason,
         level: u8,
         tables: impl IntoIterator<Item = &'t TableMeta>,
     ) -> Option<Self> {
+        // Beside compactions that write between the tables, since no gap is filled.
         let inputs = vec![(level, tables.into_iter().collect())];
-        let removal = Self::new(levels, reason, inputs, level, |_| true)?;
-        debug_assert!(!removal.is_trivial_move, "a table stays in its level");
+        let removal = Self::unblocked(levels, reason, inputs, level)?;
         Some(Self { is_unlink: true, ..removal })
     }
 

@@ -22,7 +22,7 @@ use super::{
     choice::{Compaction, Reason},
     picker::{Picker, hull},
 };
-use crate::{compaction_style::CompactionStyle, table::TableMeta};
+use crate::{compaction_style::CompactionStyle, resolve::ReadPoint, table::TableMeta};
 
 /// Maximum delay of the start of a history, in milliseconds.
 const HISTORY_LAG_MS: u64 = 2000;
@@ -40,6 +40,8 @@ pub(crate) struct ExpiryClock {
     pub(crate) for_all_ms: u64,
     /// Current time, not before `for_all_ms`.
     pub(crate) now_ms: u64,
+    /// The oldest snapshot, unless the start of the history is older by number and by time.
+    pub(crate) snapshot: Option<ReadPoint>,
 }
 
 impl<'a> Picker<'a> {
@@ -47,12 +49,8 @@ impl<'a> Picker<'a> {
     pub(super) fn pick_expired(&self) -> Option<Compaction> {
         let clock_ms = self.clock.for_all_ms;
         let tables = || self.tables_by_level().filter(|(_, table)| table.expiry.is_some());
-        let is_free = |(level, table): (u8, &TableMeta)| self.is_unlinkable(level, table);
-        if tables().any(is_free) {
-            return self.pick_unlinkable();
-        }
-        if let Some(compaction) = self.pick_expired_group() {
-            return Some(compaction);
+        if let Some(chosen) = self.pick_unlinkable().or_else(|| self.pick_expired_group()) {
+            return Some(chosen);
         }
         let mut due: Vec<(f64, u8, &'a TableMeta)> = tables()
             .filter(|&(level, table)| self.is_expired(level, table))

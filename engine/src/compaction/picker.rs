@@ -40,7 +40,10 @@ use super::{
     levels::{LAST_LEVEL, LevelOptions, Levels, Run, bytes},
     tombstones::{Covered, Overwritten, Skipped, tombstone_share},
 };
-use crate::{compaction_style::CompactionStyle, iter::bounds::KeyBounds, table::TableMeta};
+use crate::{
+    compaction_style::CompactionStyle, iter::bounds::KeyBounds, resolve::ReadPoint,
+    table::TableMeta,
+};
 
 /// Number of levels: any merge may read a run of each.
 const LEVELS: usize = LAST_LEVEL as usize + 1;
@@ -150,20 +153,24 @@ impl<'a> Picker<'a> {
         tables.into_iter().find_map(move_down)
     }
 
-    /// Returns the sequence number of the oldest snapshot whose end may make more due. Returns
-    /// `None` if no snapshot delays a compaction.
-    pub(crate) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
-        let oldest = self.oldest_snapshot.filter(|_| self.history_ms.is_none())?;
+    /// Returns the point that the oldest snapshot must reach before more may be due. Returns `None`
+    /// if no snapshot delays a compaction.
+    pub(crate) fn awaited_snapshot(&self) -> Option<ReadPoint> {
+        let oldest = self.clock.snapshot?;
         if matches!(self.options.style, CompactionStyle::Fifo(_)) {
-            return self.awaits_snapshot_to_unlink().then_some(oldest + 1);
+            return self.awaits_snapshot_to_unlink().then(|| oldest.successor());
+        }
+        let of_clock = self.awaits_clock_of_snapshot().then(|| oldest.successor());
+        if self.history_ms.is_some() {
+            return of_clock;
         }
         let deeper = (1..=self.levels.last()).flat_map(|level| self.levels.run(level));
         let tables = self.levels.level0().iter().flatten().chain(deeper);
         let with_tombstones = tables.filter(|table| self.droppable(table) > 0);
-        let of_tombstones =
-            with_tombstones.map(|table| table.largest_sequence).filter(|&newest| oldest < newest);
-        let of_clock = self.awaits_clock_of_snapshot().then_some(oldest + 1);
-        of_tombstones.chain(of_clock).min()
+        let newest = with_tombstones.map(|table| table.largest_sequence);
+        let of_tombstones = newest.filter(|&newest| oldest.sequence < newest).min();
+        let of_tombstones = of_tombstones.map(|newest| ReadPoint::at_time(newest, 0));
+        of_tombstones.into_iter().chain(of_clock).min()
     }
 
     /// Chooses the next step towards [`RangeChoice::Done`].

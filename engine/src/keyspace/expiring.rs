@@ -22,12 +22,13 @@ macro_rules! expiring_methods {
         /// as [`insert`](Self::insert), replaces value and expiry. The new value expires after the
         /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one.
         ///
-        /// The store clock determines the expiry. While the store is open, it advances with the
-        /// monotonic clock of the machine: a change of the wall clock has no effect. When the store
-        /// is opened, the store clock moves forward to the wall clock, never backward. So values
-        /// expire early if the wall clock is ahead. [Snapshots](crate::Snapshot) and iterators use
-        /// the time of their creation. A store opened [read-only](crate::Options::read_only) uses
-        /// the time of its opening.
+        /// The [store clock](crate::Db::store_time) determines the expiry. While the store is
+        /// open, it advances with the monotonic clock of the machine: a change of the wall clock
+        /// has no effect. When the store is opened, the store clock moves forward to the wall
+        /// clock. So values expire early if the wall clock is ahead. [Snapshots](crate::Snapshot)
+        /// and iterators use the time of their creation. A store opened
+        /// [read-only](crate::Options::read_only) uses the time of its opening, unless it
+        /// [follows](crate::Options::follow) a writer or is a [`Replica`](crate::Replica).
         ///
         /// An expiry takes 8 bytes of the stored value. A read of a value with an expiry also reads
         /// the clock.
@@ -64,8 +65,8 @@ macro_rules! expiring_methods {
             /// Stores `value` under `key` until the store clock is at `time`, rounded up to whole
             /// milliseconds. Otherwise as [`insert_with_ttl`](Self::insert_with_ttl).
             ///
-            /// A time in the past acts as a TTL of zero. The store clock is at Unix time when the
-            /// store is created.
+            /// A time in the past acts as a TTL of zero. The store clock may differ from Unix time:
+            /// add a duration to [`Db::store_time`](crate::Db::store_time).
             ///
             /// # Errors
             ///
@@ -164,8 +165,12 @@ impl Keyspace {
     }
 
     pub(crate) fn set_expiry(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
+        let store = self.open.accept()?;
         self.change(key, |value: Option<Bytes>| {
             Ok(match value {
+                Some(_) if store.versions.clock().has_passed(Some(expiry_ms)) => {
+                    Change::Remove(true)
+                }
                 Some(value) => Change::PutWith(value, Some(expiry_ms), true),
                 None => Change::Keep(false),
             })

@@ -153,6 +153,9 @@ macro_rules! ingest_methods {
             /// the keyspace. During this flush, writes to this keyspace wait, and `try_insert` and
             /// `try_commit` fail. If compactions are behind, the call waits for them as writes do.
             ///
+            /// A [default TTL](crate::KeyspaceOptions::default_ttl) counts from the start of the
+            /// ingest. If that takes longer, the values have expired when it ends.
+            ///
             /// The log does not contain ingested entries. This affects its readers:
             ///
             /// * [`Db::changes`](crate::Db::changes) returns

@@ -5,7 +5,7 @@ use sievedb_format::Kind;
 use super::Keyspace;
 use crate::{
     Result,
-    commit::{Always, WriteEncoder},
+    commit::{Always, WriteEncoder, check_entry},
     iter::bounds::KeyBounds,
     store::Store,
 };
@@ -147,10 +147,16 @@ impl Keyspace {
         self.commit_value(store, key, expiry_ms, value)
     }
 
-    /// Stores a value that expires at `expiry_ms` of the store clock; never with `None`.
+    /// Stores a value that expires at `expiry_ms` of the store clock; never with `None`. Removes
+    /// the key if that time has passed.
     #[inline]
     pub(crate) fn put_value(&self, key: &[u8], expiry_ms: Option<u64>, value: &[u8]) -> Result<()> {
-        self.commit_value(self.open.accept()?, key, expiry_ms, value)
+        let store = self.open.accept()?;
+        if store.versions.clock().has_passed(expiry_ms) {
+            check_entry(key, value)?;
+            return self.delete(key);
+        }
+        self.commit_value(store, key, expiry_ms, value)
     }
 
     #[inline]

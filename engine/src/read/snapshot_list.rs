@@ -1,4 +1,6 @@
 //! Sequence numbers and clocks of open snapshots.
+//!
+//! Snapshots with the same number may have different clocks. A newer number has no older clock.
 
 use std::{collections::BTreeMap, iter, time::Duration};
 
@@ -17,7 +19,7 @@ pub(crate) struct SnapshotList {
 
 #[derive(Debug, Default)]
 struct State {
-    held: BTreeMap<SequenceNumber, Held>,
+    held: BTreeMap<ReadPoint, Held>,
     /// Views from before a clear or a compaction filter removed entries. Keyed by keyspace and the
     /// first sequence number that reads a later view: that of the clear. Each view is kept while an
     /// older snapshot is open.
@@ -38,14 +40,17 @@ impl State {
     }
 }
 
-/// The snapshots at one sequence number.
+/// The snapshots at one point.
 #[derive(Debug)]
 struct Held {
     count: usize,
     /// Time at which the first of them was opened, by the clock of the options.
     since: Duration,
-    /// The same time by the store clock.
-    clock_ms: u64,
+}
+
+/// Returns the first point at `sequence`.
+fn first_at(sequence: SequenceNumber) -> ReadPoint {
+    ReadPoint::at_time(sequence, 0)
 }
 
 impl SnapshotList {
@@ -62,9 +67,9 @@ impl SnapshotList {
         let held = &mut self.state.lock().held;
         let sequence = visible();
         let (since, clock_ms) = now();
-        debug_assert!(held.keys().next_back().is_none_or(|&newest| newest <= sequence));
-        debug_assert!(held.values().next_back().is_none_or(|newest| newest.clock_ms <= clock_ms));
-        hold(held, ReadPoint::at_time(sequence, clock_ms), since)
+        let point = ReadPoint::at_time(sequence, clock_ms);
+        debug_assert!(held.keys().next_back().is_none_or(|&newest| newest <= point));
+        hold(held, point, since)
     }
 
     /// Adds a snapshot of the past at the point that `point` returns under the lock, opened at
@@ -81,10 +86,10 @@ impl SnapshotList {
     ) -> Result<ReadPoint, E> {
         let held = &mut self.state.lock().held;
         let point = point()?;
-        let older = held.range(..point.sequence).next_back();
-        let newer = held.range(point.sequence + 1..).next();
-        let least_ms = older.map_or(0, |(_, older)| older.clock_ms);
-        let most_ms = newer.map_or(u64::MAX, |(_, newer)| newer.clock_ms);
+        let older = held.range(..first_at(point.sequence)).next_back();
+        let newer = held.range(first_at(point.sequence + 1)..).next();
+        let least_ms = older.map_or(0, |(older, _)| older.clock_ms());
+        let most_ms = newer.map_or(u64::MAX, |(newer, _)| newer.clock_ms());
         let clock_ms = point.clock_ms().clamp(least_ms, most_ms);
         Ok(hold(held, ReadPoint::at_time(point.sequence, clock_ms), since))
     }
@@ -95,15 +100,15 @@ impl SnapshotList {
         change()
     }
 
-    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest remaining one.
-    pub(crate) fn remove(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
+    /// Removes one snapshot at `point`. Returns the point of the oldest remaining one.
+    pub(crate) fn remove(&self, point: ReadPoint) -> Option<ReadPoint> {
         let mut state = self.state.lock();
         let State { held, older_views } = &mut *state;
-        let of_sequence = held.get_mut(&sequence).expect("an open snapshot is listed");
-        debug_assert!(of_sequence.count > 0, "an entry without a snapshot");
-        of_sequence.count -= 1;
-        if of_sequence.count == 0 {
-            held.remove(&sequence);
+        let of_point = held.get_mut(&point).expect("an open snapshot is listed");
+        debug_assert!(of_point.count > 0, "an entry without a snapshot");
+        of_point.count -= 1;
+        if of_point.count == 0 {
+            held.remove(&point);
         }
         let oldest = held.keys().next().copied();
         let mut before = (0, 0);
@@ -111,7 +116,7 @@ impl SnapshotList {
             // Older snapshots read an older view.
             let from = if before.0 == keyspace { before.1 } else { 0 };
             before = (keyspace, later);
-            held.range(from..later).next().is_none()
+            held.range(first_at(from)..first_at(later)).next().is_none()
         };
         let unseen: Vec<_> = older_views.extract_if(.., is_unseen).collect();
         drop(state);
@@ -130,10 +135,10 @@ impl SnapshotList {
         clear: impl FnOnce() -> KeptView,
     ) -> KeptView {
         let mut state = self.state.lock();
-        debug_assert!(state.held.keys().all(|&held| held < sequence), "visible too early");
+        debug_assert!(state.held.keys().all(|held| held.sequence < sequence), "visible too early");
         let before = clear();
         debug_assert!(before.cleared < sequence, "clears ascend");
-        if state.held.range(before.cleared..).next().is_some() {
+        if state.held.range(first_at(before.cleared)..).next().is_some() {
             state.older_views.insert((keyspace, sequence), before.clone());
         }
         before
@@ -151,7 +156,7 @@ impl SnapshotList {
         install: impl FnOnce(SequenceNumber) -> KeptView,
     ) {
         let mut state = self.state.lock();
-        let last = state.held.keys().next_back().copied();
+        let last = state.held.keys().next_back().map(|last| last.sequence);
         let from = last.filter(|_| last > newest).map_or(0, |last| last + 1);
         let before = install(from);
         let unseen = state.keep(keyspace, from, before);
@@ -168,7 +173,7 @@ impl SnapshotList {
         refresh: impl FnOnce(SequenceNumber) -> Vec<(u64, KeptView)>,
     ) {
         let mut state = self.state.lock();
-        let from = state.held.keys().next_back().map_or(0, |last| last + 1);
+        let from = state.held.keys().next_back().map_or(0, |last| last.sequence + 1);
         let mut unseen = Vec::new();
         for (keyspace, before) in refresh(from) {
             unseen.extend(state.keep(keyspace, from, before));
@@ -183,7 +188,8 @@ impl SnapshotList {
     #[cold]
     pub(crate) fn older_view(&self, keyspace: u64, at: SequenceNumber) -> Option<KeptView> {
         let state = self.state.lock();
-        debug_assert!(state.held.contains_key(&at), "an open snapshot is listed");
+        let mut held = state.held.range(first_at(at)..first_at(at + 1));
+        debug_assert!(held.next().is_some(), "an open snapshot is listed");
         let later = state.older_views.range((keyspace, at + 1)..=(keyspace, SequenceNumber::MAX));
         later.map(|(_, view)| view.clone()).next()
     }
@@ -197,25 +203,22 @@ impl SnapshotList {
         drop(unseen);
     }
 
-    /// Returns the store clock of the oldest open snapshot, in milliseconds.
-    pub(crate) fn oldest_clock_ms(&self) -> Option<u64> {
-        self.state.lock().held.values().next().map(|held| held.clock_ms)
-    }
-
-    /// Returns the sequence number of the oldest open snapshot.
-    pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
+    /// Returns the point of the oldest open snapshot.
+    pub(crate) fn oldest(&self) -> Option<ReadPoint> {
         self.state.lock().held.keys().next().copied()
     }
 
     /// Returns the sequence number of the newest open snapshot.
     pub(crate) fn newest(&self) -> Option<SequenceNumber> {
-        self.state.lock().held.keys().next_back().copied()
+        self.state.lock().held.keys().next_back().map(|newest| newest.sequence)
     }
 
     /// Returns the sequence numbers of open snapshots, ascending.
     #[cfg(test)]
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
-        self.state.lock().held.keys().copied().collect()
+        let mut all: Vec<_> = self.state.lock().held.keys().map(|held| held.sequence).collect();
+        all.dedup();
+        all
     }
 
     /// Returns the readers of entries from `first` to `last`, for a merge that read the store clock
@@ -233,11 +236,11 @@ impl SnapshotList {
     ) -> Readers {
         let held = &self.state.lock().held;
         let last = last.max(first);
-        let of = |(&sequence, held): (&SequenceNumber, &Held)| (sequence, held.clock_ms);
+        let of = |(held, _): (&ReadPoint, &Held)| (held.sequence, held.clock_ms());
         let oldest = held.iter().next().map(of).filter(|&(oldest, _)| oldest < first);
-        let within = held.range(first..last).map(of);
+        let within = held.range(first_at(first)..first_at(last)).map(of);
         // The snapshot sees the same entries as newer readers, at an older time.
-        let newer = held.range(last..).next().map(|(_, newer)| newer.clock_ms);
+        let newer = held.range(first_at(last)..).next().map(|(newer, _)| newer.clock_ms());
         let clock_ms = iter::chain([clock_ms], newer).min().unwrap_or(clock_ms);
         Readers::new(oldest.into_iter().chain(within), history(), clock_ms)
     }
@@ -251,12 +254,9 @@ impl SnapshotList {
 }
 
 /// Counts one more snapshot at `point`, taken at `since`.
-fn hold(held: &mut BTreeMap<SequenceNumber, Held>, point: ReadPoint, since: Duration) -> ReadPoint {
-    let clock_ms = point.clock_ms();
-    let of_sequence = held.entry(point.sequence).or_insert(Held { count: 0, since, clock_ms });
-    of_sequence.count += 1;
-    of_sequence.clock_ms = of_sequence.clock_ms.min(clock_ms);
-    debug_assert!(held.values().is_sorted_by_key(|held| held.clock_ms), "clocks ascend");
+fn hold(held: &mut BTreeMap<ReadPoint, Held>, point: ReadPoint, since: Duration) -> ReadPoint {
+    held.entry(point).or_insert(Held { count: 0, since }).count += 1;
+    debug_assert!(held.keys().is_sorted_by_key(|held| held.clock_ms()), "clocks ascend");
     point
 }
 
@@ -301,6 +301,19 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn snapshots_with_one_number_have_their_own_clocks() {
+        let list = SnapshotList::default();
+        let add = |sequence, clock_ms| list.add(|| (Duration::ZERO, clock_ms), || sequence);
+        let (first, second, third) = (add(5, 10), add(5, 20), add(5, 30));
+        assert_eq!(list.remove(second), Some(first));
+        assert_eq!((list.remove(first), list.open().0), (Some(third), 1));
+        let readers = list.readers_between(1, 9, 50, || None);
+        assert_eq!(readers.of_stripe(0), third);
+        assert_eq!(list.remove(third), None);
+    }
+
     #[test]
     fn the_newest_readers_of_a_merge_include_a_newer_snapshot() {
         let list = SnapshotList::default();

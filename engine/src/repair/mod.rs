@@ -79,8 +79,9 @@ impl Options {
     /// Without a readable manifest, keyspaces are taken from the tables and the log, and the entry
     /// with the largest sequence number counts for each key. Tables that others list as replaced
     /// are omitted. Lost then: keyspaces that neither a table nor the log names, and names and
-    /// options changed since the newest table. If the footer of a table is damaged too, the table
-    /// is lost, and other tables may have older values of its keys:
+    /// options changed since the newest table. The [store clock](crate::Db::store_time) starts at
+    /// Unix time: if it was ahead, expired values may reappear. If the footer of a table is damaged
+    /// too, the table is lost, and other tables may have older values of its keys:
     /// [`RepairReport::tables_unknown`].
     ///
     /// Until the repair ends, the file `REPAIR` marks `to`, and [`open`](Self::open) fails with

@@ -36,8 +36,9 @@ use sievedb_format::{
 };
 use sievedb_sstable::TableProperties;
 
-/// The sequence number and the time at which a reader reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The sequence number and the time at which a reader reads. Ordered by sequence number, then by
+/// time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReadPoint {
     /// Newer versions are invisible.
     pub(crate) sequence: SequenceNumber,
@@ -122,6 +123,11 @@ impl ReadPoint {
     pub(crate) fn clock_ms(self) -> u64 {
         debug_assert!(self.clock_ms != UNREAD, "the store clock was not read");
         self.clock_ms
+    }
+
+    /// Returns the first point after this one.
+    pub(crate) fn successor(self) -> Self {
+        Self { clock_ms: self.clock_ms() + 1, ..self }
     }
 
     /// Fixes the clock, unless it is fixed. `clock_ms` reads the store clock.

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use sievedb_format::SequenceNumber;
 use sievedb_sstable::{Completed, TableOrigin};
 
 use crate::{
@@ -37,6 +36,7 @@ use crate::{
     listener::Event,
     planted::PlantedBug,
     read::tree::Tree,
+    resolve::ReadPoint,
     store::Store,
     store::merge_ranges::{Merge, RUNS_IN_SHARE},
     store::table_output::NewTables,
@@ -53,10 +53,10 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Compaction(Compaction),
-    /// None, until a running compaction ends, the oldest snapshot reaches this number, or it is
+    /// None, until a running compaction ends, the oldest snapshot reaches this point, or it is
     /// this time by the clock of the options.
     Nothing {
-        awaited_snapshot: Option<SequenceNumber>,
+        awaited_snapshot: Option<ReadPoint>,
         awaited_time: Option<Duration>,
     },
     /// The requested range is compact.
@@ -192,17 +192,20 @@ impl Store {
         }
         let snapshots = self.versions.snapshots();
         let now_ms = self.versions.clock().now_ms();
-        let (snapshot, snapshot_ms) = (snapshots.oldest(), snapshots.oldest_clock_ms());
+        let snapshot = snapshots.oldest();
         let history = self.history_start(tree);
-        let is_history = |start: &HistoryStart| snapshot.is_none_or(|it| start.sequence < it);
+        let is_history =
+            |start: &HistoryStart| snapshot.is_none_or(|it| start.sequence < it.sequence);
         let history_ms = history.as_ref().filter(|start| is_history(start));
         let history_ms = history_ms.and_then(|_| tree.history_length()).map(HistoryLength::ms);
         let of_history = history.map(|start| start.sequence);
-        let oldest_snapshot = snapshot.into_iter().chain(of_history).min();
+        let of_snapshot = snapshot.map(|it| it.sequence);
+        let oldest_snapshot = of_snapshot.into_iter().chain(of_history).min();
         let of_history = history.map(|start| start.clock_ms);
-        let clocks_ms = snapshot_ms.into_iter().chain(of_history);
+        let clocks_ms = snapshot.map(ReadPoint::clock_ms).into_iter().chain(of_history);
         let for_all_ms = clocks_ms.fold(now_ms, u64::min);
-        let clock = ExpiryClock { for_all_ms, now_ms };
+        let delays = |it: &ReadPoint| history_ms.is_none() || it.clock_ms() == for_all_ms;
+        let clock = ExpiryClock { for_all_ms, now_ms, snapshot: snapshot.filter(delays) };
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
         let overwritten = view.version.tables().map(|(_, _, live)| {

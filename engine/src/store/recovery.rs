@@ -256,7 +256,11 @@ pub(crate) fn take_over(
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, room, open_files);
-    edit.history_from.extend(begun_history(options, &state, &edit, last_sequence));
+    if let Some(begun) = begun_history(options, &state, &edit, last_sequence) {
+        // The clock may return to the last one stored: the history would begin in the future.
+        edit.store_clock_ms = Some(begun.1.clock_ms);
+        edit.history_from.push(begun);
+    }
     edit.keyspaces_changed.extend(changed_options(options, &state, &edit));
     let mut replayed = state.clone();
     replayed.apply(&edit).map_err(|source| corrupt_state(folder, source))?;

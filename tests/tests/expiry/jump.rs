@@ -146,3 +146,24 @@ fn a_jump_counts_for_a_default_ttl_too() {
         assert!(sessions.contains_key("new").unwrap());
     }
 }
+
+/// It opens at the last edit of the writer, whose clock may be hours further and ahead of the wall
+/// clock.
+#[test]
+fn a_refresh_moves_a_follower_forward_to_the_clock_of_the_writer() {
+    let fs = Arc::new(MemoryFs::new());
+    let (db, _) = open(&fs, TODAY + TEN_YEARS);
+    db.insert_with_ttl("key", "1", 2 * HOUR).unwrap();
+    drop(db);
+    let (writer, clock) = open(&fs, TODAY);
+    clock.advance(HOUR);
+    let options = small_options(Arc::clone(&fs) as _).clock(Arc::clone(&clock) as _);
+    let follower = options.follow(true).open(STORE_DIR).unwrap();
+    assert_eq!((left(&writer, "key"), left(&follower, "key")), (HOUR, 2 * HOUR));
+    writer.insert("other", "2").unwrap();
+    writer.flush().unwrap();
+    assert!(follower.refresh().unwrap());
+    assert_eq!(left(&follower, "key"), HOUR);
+    clock.advance(HOUR);
+    assert_eq!((writer.get("key").unwrap(), follower.get("key").unwrap()), (None, None));
+}

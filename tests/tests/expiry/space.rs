@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sievedb::{Compression, Db, Options, clock::ManualClock};
+use sievedb::{Compression, Db, HistoryLength, Options, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_keyspace};
 
@@ -105,4 +105,47 @@ fn a_table_above_lasting_values_is_rewritten_a_few_times_only() {
     let rewrites = db.stats().background.compactions - before;
     assert!((1..5).contains(&rewrites), "{rewrites} rewrites");
     assert_eq!(db.stats().levels[0].tables, 1, "it stays above the lasting values");
+}
+
+/// The clock of a snapshot may hold back what the number of the history does not.
+#[test]
+fn a_snapshot_beside_a_history_frees_expired_tables_when_it_goes() {
+    let clock = Arc::new(ManualClock::new());
+    let db = open(&clock);
+    let default = db.default_keyspace();
+    let hour = HistoryLength::Time(3600 * SECOND);
+    default.set_options(default.options().keep_history(hour)).expect("it succeeds");
+    let other = db.keyspace("other").expect("it succeeds");
+    fill(&db, |_| Some(600 * SECOND));
+    let write = |after_seconds: u32| {
+        clock.advance(after_seconds * SECOND);
+        other.insert("key", "value").expect("it succeeds");
+    };
+    write(2);
+    let snapshot = db.snapshot();
+    write(3900);
+    // The history begins at the first of these writes, after the expiry.
+    clock.advance(600 * SECOND);
+    db.wait_for_background().expect("it succeeds");
+    assert!(table_bytes(&db) > 200_000, "the snapshot still sees them");
+    drop(snapshot);
+    db.wait_for_background().expect("it succeeds");
+    assert_eq!(table_bytes(&db), 0);
+}
+
+/// Without writes, all snapshots have one sequence number.
+#[test]
+fn overlapping_snapshots_do_not_keep_what_has_expired() {
+    let clock = Arc::new(ManualClock::new());
+    let db = open(&clock);
+    fill(&db, |_| Some(10 * SECOND));
+    let mut snapshot = db.snapshot();
+    for seconds in [6, 12] {
+        clock.advance(6 * SECOND);
+        db.wait_for_background().expect("it succeeds");
+        assert!(table_bytes(&db) > 200_000, "a snapshot sees them after {seconds} s");
+        snapshot = db.snapshot();
+    }
+    db.wait_for_background().expect("it succeeds");
+    assert_eq!((table_bytes(&db), snapshot.iter().count()), (0, 0));
 }

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sievedb::{Counter, Db, HistoryLength, KeyspaceOptions, clock::ManualClock};
+use sievedb::{Counter, Db, Durability, HistoryLength, KeyspaceOptions, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{STORE_DIR, small_keyspace};
+use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 use super::{assert_refused, options};
 
@@ -162,6 +162,37 @@ fn a_crash_does_not_shorten_a_history() {
     assert!(db.history("key").unwrap().count() >= 10);
 }
 
+/// Otherwise readers of the past would see it: their clock may be a second behind the write.
+#[test]
+fn a_value_that_has_expired_when_it_is_written_is_a_removal() {
+    type Write = fn(&Db) -> sievedb::Result<()>;
+    let writes: [(&str, Write); 5] = [
+        ("a TTL of zero", |db| db.insert_with_ttl("key", "b", Duration::ZERO)),
+        ("an expiry", |db| db.insert_expiring_at("key", "b", at(500))),
+        ("a new expiry", |db| db.expire_at("key", at(100)).map(|found| assert!(found))),
+        ("a batch", |db| {
+            let mut batch = db.batch();
+            batch.insert_with_ttl(db, "key", "b", Duration::ZERO)?;
+            batch.commit(Durability::OsBuffer)
+        }),
+        ("a transaction", |db| {
+            db.transaction(|transaction| transaction.insert_expiring_at(db, "key", "b", at(500)))
+        }),
+    ];
+    let timed = Timed::new(Duration::from_secs(60));
+    let db = timed.open();
+    timed.advance(500);
+    for (name, write) in writes {
+        db.insert("key", "a").unwrap();
+        write(&db).unwrap();
+        let written = db.snapshot().sequence();
+        db.insert("other", "c").unwrap();
+        assert_eq!(db.snapshot_at(written).unwrap().get("key").unwrap(), None, "{name}");
+        let newest = db.history("key").unwrap().next().unwrap().unwrap();
+        assert_eq!((newest.sequence, newest.value), (Some(written), None), "{name}");
+    }
+}
+
 /// Values that expired before the history are gone for all of its points, and stay so.
 #[test]
 fn an_expired_value_does_not_come_back_with_a_longer_history() {
@@ -302,6 +333,27 @@ fn a_history_does_not_reach_back_to_an_earlier_one() {
         assert_refused(db.snapshot_at(at(ms)), Some(begun));
     }
     assert_eq!(value(&db, 40_000), Some("c".into()));
+}
+
+/// The edit that begins it stores the clock, too: a crash and a wall clock that is set back would
+/// leave a history that begins in the future.
+#[test]
+fn a_history_that_an_opening_begins_is_not_ahead_of_the_store_clock() {
+    let timed = Timed::new(Duration::from_secs(3600));
+    let without = small_options(Arc::clone(&timed.fs) as _).keyspace(small_keyspace());
+    let db = without.clock(Arc::clone(&timed.clock) as _).open(STORE_DIR).unwrap();
+    db.insert("key", "1").unwrap();
+    drop(db);
+    let years = Duration::from_secs(10 * 365 * 86_400);
+    timed.clock.set_unix_time(years);
+    let db = timed.open();
+    // Before the first write, which stores the clock.
+    let killed = Timed { fs: Arc::new(timed.fs.copy()), ..timed };
+    drop(db);
+    killed.clock.set_unix_time(Duration::from_millis(START_MS));
+    let db = killed.open();
+    let past = db.snapshot_at(SystemTime::UNIX_EPOCH + years).unwrap();
+    assert_eq!(past.get("key").unwrap(), Some("1".into()));
 }
 
 /// After a crash the times of writes that were not flushed are lost: a time among them shows the

@@ -57,11 +57,11 @@ fn unlisted_snapshots_are_as_new_as_the_input() {
                 scope.spawn(move || {
                     for _ in 0..2 {
                         let now = || (Duration::ZERO, 0);
-                        let snapshot = snapshots.add(now, || publish.visible()).sequence;
-                        check(snapshot);
+                        let snapshot = snapshots.add(now, || publish.visible());
+                        check(snapshot.sequence);
                         // A step of the schedule in the middle of the snapshot's life.
                         publish.visible();
-                        check(snapshot);
+                        check(snapshot.sequence);
                         snapshots.remove(snapshot);
                     }
                 });

@@ -15,7 +15,7 @@
 //! | `otherwise-compressed id …`      |                            | all of them so far             |
 //! | `blob-garbage id …`              |                            | all of them                    |
 //! | `quarantine id …`                |                            | as `levels`                    |
-//! | `clock n [snapshots]`            |                            | time of the next due table     |
+//! | `clock n [snapshots [number]]`   |                            | what the next due table awaits |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
 //! `levels` also takes `runs=`, `merge=`, `base=`, `lazy=`, `fan-out=`, `clock=`, `snapshot=`,
@@ -42,6 +42,7 @@ use crate::{
     },
     compaction_style::{CompactionStyle, Fifo, SizeTiered},
     iter::bounds::KeyBounds,
+    resolve::ReadPoint,
     table::TableMeta,
     tests::scenario,
 };
@@ -171,7 +172,7 @@ impl Story {
                         }
                         "snapshot" => self.oldest_snapshot = Some(value),
                         "history" => self.history_ms = Some(value),
-                        "clock" => self.clock = ExpiryClock { for_all_ms: value, now_ms: value },
+                        "clock" => self.set_clock(value, value, None),
                         _ => panic!("{name} is no option"),
                     }
                 }
@@ -268,9 +269,10 @@ impl Story {
             Some("clock") => {
                 let now_ms = words.next().map(number).expect("a time");
                 let for_all_ms = words.next().map_or(now_ms, number);
-                self.clock = ExpiryClock { for_all_ms, now_ms };
+                self.set_clock(for_all_ms, now_ms, words.next().map(number));
                 let next = self.picker(|picker| picker.awaited_clock_ms());
                 let awaited = self.picker(|picker| picker.awaited_snapshot());
+                let awaited = awaited.map(|point| (point.sequence, point.clock_ms()));
                 format!("next {next:?}, snapshot {awaited:?}\n")
             }
             Some("below") => {
@@ -285,6 +287,14 @@ impl Story {
             }
             _ => panic!("{command} is no command"),
         }
+    }
+
+    /// `beside_history`: number of a snapshot that is newer than the start of the history, and
+    /// whose clock is older.
+    fn set_clock(&mut self, for_all_ms: u64, now_ms: u64, beside_history: Option<u64>) {
+        let oldest = self.oldest_snapshot.filter(|_| self.history_ms.is_none());
+        let snapshot = beside_history.or(oldest).map(|it| ReadPoint::at_time(it, for_all_ms));
+        self.clock = ExpiryClock { for_all_ms, now_ms, snapshot };
     }
 
     fn levels(&self) -> Levels<'_> {

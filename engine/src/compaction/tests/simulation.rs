@@ -194,7 +194,7 @@ impl Store {
             options,
             oldest_snapshot: *oldest_snapshot,
             skipped: &skipped,
-            clock: ExpiryClock { for_all_ms: self.sequence, now_ms: self.sequence },
+            clock: ExpiryClock { for_all_ms: self.sequence, now_ms: self.sequence, snapshot: None },
             history_ms: None,
             covered: &BTreeMap::new(),
             overwritten: &BTreeMap::new(),

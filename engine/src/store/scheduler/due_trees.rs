@@ -6,10 +6,8 @@ use std::{
     time::Duration,
 };
 
-use sievedb_format::SequenceNumber;
-
 use super::crowded::ByPrice;
-use crate::read::changed_trees::TreeIds;
+use crate::{read::changed_trees::TreeIds, resolve::ReadPoint};
 
 /// Ids of keyspaces that may have work.
 #[derive(Debug, Default)]
@@ -28,10 +26,10 @@ pub(in crate::store) struct DueTrees {
     pub(in crate::store) idle: TreeIds,
     /// May have a merge that makes the tables fewer.
     pub(in crate::store) crowded: ByPrice,
-    /// May have a compaction once the oldest snapshot reaches this number.
-    behind_snapshot: BTreeMap<u64, SequenceNumber>,
-    /// The smallest of these numbers, or less.
-    awaited_snapshot: Option<SequenceNumber>,
+    /// May have a compaction once the oldest snapshot reaches this point.
+    behind_snapshot: BTreeMap<u64, ReadPoint>,
+    /// The oldest of these points, or an older one.
+    awaited_snapshot: Option<ReadPoint>,
     /// May have a compaction from this time on, when the pause of a quarantine ends.
     paused: BTreeSet<(Duration, u64)>,
     /// Time at which entries of a keyspace will have expired. One time for each keyspace, and the
@@ -45,7 +43,7 @@ impl DueTrees {
     pub(in crate::store) fn note(
         &mut self,
         changed: &BTreeSet<u64>,
-        oldest_snapshot: Option<SequenceNumber>,
+        oldest_snapshot: Option<ReadPoint>,
     ) {
         self.flush.add(changed.iter().copied());
         self.compact.add(changed.iter().copied());
@@ -60,18 +58,14 @@ impl DueTrees {
     }
 
     /// Returns whether a keyspace waits no longer for the oldest snapshot.
-    pub(in crate::store) fn is_freed(&self, oldest_snapshot: Option<SequenceNumber>) -> bool {
+    pub(in crate::store) fn is_freed(&self, oldest_snapshot: Option<ReadPoint>) -> bool {
         let is_free = |awaited| oldest_snapshot.is_none_or(|oldest| awaited <= oldest);
         self.awaited_snapshot.is_some_and(is_free)
     }
 
     /// Notes that the keyspace `id` has no compaction until it changes, or the oldest snapshot
     /// reaches `awaited_snapshot`.
-    pub(in crate::store) fn compact_later(
-        &mut self,
-        id: u64,
-        awaited_snapshot: Option<SequenceNumber>,
-    ) {
+    pub(in crate::store) fn compact_later(&mut self, id: u64, awaited_snapshot: Option<ReadPoint>) {
         self.compact.remove(id);
         if let Some(awaited) = awaited_snapshot {
             self.behind_snapshot.insert(id, awaited);
@@ -123,8 +117,9 @@ impl DueTrees {
         }
     }
 
-    /// Returns at most the number that the oldest snapshot must reach for a compaction to be due.
-    pub(in crate::store) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
+    /// Returns the point that the oldest snapshot must reach for a compaction to be due, or an
+    /// older one.
+    pub(in crate::store) fn awaited_snapshot(&self) -> Option<ReadPoint> {
         self.awaited_snapshot
     }
 }
@@ -162,22 +157,26 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_snapshot_is_looked_at_when_it_goes() {
+        let at = |sequence| Some(ReadPoint::at_time(sequence, 50));
         let mut due = DueTrees::default();
-        due.note(&BTreeSet::from([1, 2, 3]), Some(7));
-        due.compact_later(1, Some(9));
+        due.note(&BTreeSet::from([1, 2, 3]), at(7));
+        due.compact_later(1, at(9));
         due.compact_later(2, None);
-        due.compact_later(3, Some(8));
-        due.compact_later(4, Some(12));
-        assert_eq!(due.awaited_snapshot(), Some(8));
-        due.note(&BTreeSet::new(), Some(7));
+        due.compact_later(3, at(8));
+        due.compact_later(4, at(12));
+        assert_eq!(due.awaited_snapshot(), at(8));
+        due.note(&BTreeSet::new(), at(7));
         assert_eq!(all(&due.compact), [], "the snapshot is still there");
         due.compact_later(3, None);
-        assert!(!due.is_freed(Some(7)) && due.is_freed(Some(9)));
-        due.note(&BTreeSet::new(), Some(9));
-        assert_eq!(due.awaited_snapshot(), Some(12));
+        assert!(!due.is_freed(at(7)) && due.is_freed(at(9)));
+        due.note(&BTreeSet::new(), at(9));
+        assert_eq!(due.awaited_snapshot(), at(12));
         assert_eq!(all(&due.compact), [1]);
         due.note(&BTreeSet::new(), None);
         assert_eq!((all(&due.compact), due.awaited_snapshot()), (vec![1, 4], None));
+        due.compact_later(1, at(9).map(ReadPoint::successor));
+        let is_freed = [49, 50, 51].map(|ms| due.is_freed(Some(ReadPoint::at_time(9, ms))));
+        assert_eq!(is_freed, [false, false, true], "the same number, later");
     }
 
     #[test]

@@ -49,8 +49,6 @@ mod workers;
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
-use sievedb_format::SequenceNumber;
-
 use self::{
     due_trees::DueTrees, full_disk::FullDisk, idle_compaction::IdleCompactions,
     idle_memtables::IdleMemtables, requests::RangeRequests, room_waits::RoomWaits,
@@ -61,6 +59,7 @@ use crate::{
     compaction::choice::Compaction,
     filters::FilterJob,
     read::tree::Tree,
+    resolve::ReadPoint,
     stats::BackgroundStats,
     sync::{
         Condvar, Mutex,
@@ -84,9 +83,11 @@ pub(crate) struct Scheduler {
     owes_read_only_event: AtomicBool,
     /// Scans have stepped over enough tombstones of a memtable to make its flush due.
     freezes_skipped: AtomicBool,
-    /// 1 plus the number that the oldest snapshot must reach for a compaction to be due; 0 if no
-    /// compaction waits for a snapshot.
+    /// 1 plus the sequence number of the point that the oldest snapshot must reach for a compaction
+    /// to be due; 0 if no compaction waits for a snapshot.
     awaited_snapshot: AtomicU64,
+    /// The store clock of this point, in milliseconds.
+    awaited_clock_ms: AtomicU64,
     /// Tables take too much memory, and merges make them fewer.
     merges_tables: AtomicBool,
     /// There are pauses. Written under the lock of the state.
@@ -227,6 +228,7 @@ impl Scheduler {
             owes_read_only_event: AtomicBool::new(false),
             freezes_skipped: AtomicBool::new(false),
             awaited_snapshot: AtomicU64::new(0),
+            awaited_clock_ms: AtomicU64::new(0),
             merges_tables: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
             bell,
@@ -281,14 +283,16 @@ impl Scheduler {
         self.freezes_skipped.swap(false, SeqCst)
     }
 
-    /// Notes that a compaction waits for the oldest snapshot to reach this number, or none does.
-    fn await_snapshot(&self, awaited: Option<SequenceNumber>) {
-        self.awaited_snapshot.store(awaited.map_or(0, |awaited| awaited + 1), SeqCst);
+    /// Notes that a compaction waits for the oldest snapshot to reach this point, or none does.
+    fn await_snapshot(&self, awaited: Option<ReadPoint>) {
+        self.awaited_clock_ms.store(awaited.map_or(0, ReadPoint::clock_ms), SeqCst);
+        self.awaited_snapshot.store(awaited.map_or(0, |awaited| awaited.sequence + 1), SeqCst);
     }
 
     /// Notes the oldest snapshot. Notifies workers only if a compaction waits for it.
-    pub(crate) fn snapshot_is_gone(&self, oldest_snapshot: Option<SequenceNumber>) {
-        let Some(awaited) = self.awaited_snapshot.load(SeqCst).checked_sub(1) else { return };
+    pub(crate) fn snapshot_is_gone(&self, oldest_snapshot: Option<ReadPoint>) {
+        let Some(sequence) = self.awaited_snapshot.load(SeqCst).checked_sub(1) else { return };
+        let awaited = ReadPoint::at_time(sequence, self.awaited_clock_ms.load(SeqCst));
         if oldest_snapshot.is_none_or(|oldest| awaited <= oldest) {
             self.wake();
         }

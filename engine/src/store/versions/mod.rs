@@ -214,6 +214,8 @@ impl Versions {
     /// keeps own later times of writes that it lacks.
     pub(super) fn follow_manifest(&self, file: ManifestFile, keeps_times: bool) {
         let state = file.state();
+        // First: histories begin by then.
+        self.clock.raise(state.store_clock_ms);
         let mut times = state.sequence_times.clone();
         let mut own = self.times.lock();
         if keeps_times {

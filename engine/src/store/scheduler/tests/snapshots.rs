@@ -1,17 +1,19 @@
 //! Compactions that become due when a snapshot is dropped.
 
 use super::*;
-use crate::Fifo;
+use crate::{Fifo, resolve::ReadPoint};
 
 #[test]
 fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
     let scheduler = Scheduler::new(true, 0);
+    let at = |sequence, clock_ms| Some(ReadPoint::at_time(sequence, clock_ms));
     let cases = [
         ("nothing waits", None, None, 0),
-        ("an older one is left", Some(9), Some(8), 0),
-        ("the oldest is as new", Some(9), Some(9), 1),
-        ("none is left", Some(9), None, 1),
-        ("number 0", Some(0), Some(0), 1),
+        ("an older one is left", at(9, 5), at(8, 7), 0),
+        ("one with an older clock is left", at(9, 5), at(9, 4), 0),
+        ("the oldest is as new", at(9, 5), at(9, 5), 1),
+        ("none is left", at(9, 5), None, 1),
+        ("number 0", at(0, 0), at(0, 0), 1),
     ];
     for (name, awaited, oldest, want) in cases {
         let before = scheduler.bell.rings();
