@@ -19,12 +19,12 @@ pub(super) const TAG_BYTES: usize = 16;
 pub(super) const NONCE_BYTES: usize = 12;
 
 /// AES-256-GCM with the key of a file. A drop clears the key.
-pub(super) struct Cipher(Box<Library>);
+pub(super) struct Cipher(Library);
 
 enum Library {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    Graviola(AesGcm),
-    RustCrypto(Aes256Gcm),
+    Graviola(Box<AesGcm>),
+    RustCrypto(Box<Aes256Gcm>),
 }
 
 impl fmt::Debug for Cipher {
@@ -37,14 +37,14 @@ impl Cipher {
     pub(super) fn new(key: &[u8; KEY_BYTES]) -> Self {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if is_cpu_supported() {
-            return Self(Box::new(Library::Graviola(AesGcm::new(key))));
+            return Self(Library::Graviola(Box::new(AesGcm::new(key))));
         }
         Self::portable(key)
     }
 
     /// Returns the cipher of processors that graviola does not support.
     fn portable(key: &[u8; KEY_BYTES]) -> Self {
-        Self(Box::new(Library::RustCrypto(Aes256Gcm::new(key.into()))))
+        Self(Library::RustCrypto(Box::new(Aes256Gcm::new(key.into()))))
     }
 
     /// Encrypts `bytes` in place. Returns the tag.
@@ -54,7 +54,7 @@ impl Cipher {
         associated: &[u8],
         bytes: &mut [u8],
     ) -> [u8; TAG_BYTES] {
-        match &*self.0 {
+        match &self.0 {
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Library::Graviola(cipher) => {
                 let mut tag = [0; TAG_BYTES];
@@ -83,7 +83,7 @@ impl Cipher {
             return false;
         }
         bytes.copy_from_slice(content);
-        match &*self.0 {
+        match &self.0 {
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Library::Graviola(cipher) => cipher.decrypt(&nonce, associated, bytes, tag).is_ok(),
             Library::RustCrypto(cipher) => {
