@@ -87,8 +87,8 @@ pub(super) struct Turn<'a> {
     turns: &'a SyncTurns,
     /// Threads that wait for this sync, once it has begun.
     round: Round,
-    /// Duration of the sync.
-    sync_time: Duration,
+    /// Duration of the sync; `None` if there was none.
+    sync_time: Option<Duration>,
 }
 
 impl SyncTurns {
@@ -122,11 +122,19 @@ impl SyncTurns {
             match calls.wait() {
                 // Without the lock, which all others of the round would wait for.
                 Call::Over if synced.load(Acquire) >= sequence => return Ok(None),
-                // The append failed, or the sync.
+                // Its append failed.
+                Call::Over if write.is_some_and(|write| write.failure().is_some()) => {
+                    return Ok(None);
+                }
+                // That of another write failed, or the sync.
                 Call::Over => {}
                 Call::Turn => {
                     self.state.lock().round.leave(write);
-                    return Ok(Some(Turn::new(self)));
+                    let turn = Turn::new(self);
+                    // A long record is written before its thread waits, and the last sync may have
+                    // covered it. The drop passes the turn on.
+                    let is_synced = synced.load(Acquire) >= sequence;
+                    return Ok((!is_synced).then_some(turn));
                 }
                 Call::Panicked => return Err(Error::WorkerPanicked),
             }
@@ -185,7 +193,7 @@ impl SyncedWaiters {
 
 impl<'a> Turn<'a> {
     fn new(turns: &'a SyncTurns) -> Self {
-        Self { turns, round: Round::default(), sync_time: Duration::ZERO }
+        Self { turns, round: Round::default(), sync_time: None }
     }
 
     /// Waits for the other writers that the next sync is expected to serve. Later writers wait for
@@ -217,7 +225,7 @@ impl<'a> Turn<'a> {
         let clock = SystemClock::new();
         let begun = clock.now();
         let synced = sync();
-        self.sync_time = clock.now() - begun;
+        self.sync_time = Some(clock.now() - begun);
         synced
     }
 
@@ -232,9 +240,11 @@ impl<'a> Turn<'a> {
         let round = mem::take(&mut self.round);
         let mut state = self.turns.state.lock();
         let waiting = state.round.waiters;
-        state.group.note_sync(self.sync_time, round.waiters + 1, waiting);
-        let next = state.round.calls.clone();
-        debug_assert_eq!(next.is_some(), waiting > 0, "nobody would take the turn");
+        if let Some(sync_time) = self.sync_time {
+            state.group.note_sync(sync_time, round.waiters + 1, waiting);
+        }
+        // The last one of a round may have left it.
+        let next = state.round.calls.clone().filter(|_| waiting > 0);
         state.is_taken = next.is_some();
         drop(state);
         if let Some(next) = next {

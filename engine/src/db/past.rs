@@ -39,8 +39,8 @@ impl Db {
     /// It may differ from Unix time. When the store is opened, it moves forward to the wall clock.
     /// While the store is open, it advances with the monotonic clock of the machine. So:
     ///
-    /// * It stays ahead after the wall clock was set back. Only a crash may move it back then, to
-    ///   the time of the last flush or compaction.
+    /// * It stays ahead after the wall clock was set back. A crash may move it back then, to the
+    ///   time of the last flush or compaction; a close may, if no value of the store expires.
     /// * It is behind after the machine was suspended, or the wall clock was set forward, until the
     ///   store is opened again.
     ///

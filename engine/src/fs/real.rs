@@ -195,7 +195,7 @@ impl AppendFile for RealFile {
 
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
         // A write beyond this limit kills the process (SIGXFSZ).
-        if u128::from(file_bytes) > file_bytes_max()? {
+        if i128::from(file_bytes) > file_bytes_max()? {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         // Never shrinks the file: that would truncate appended bytes.
@@ -241,7 +241,7 @@ impl ReadFile for RealFile {
 
 /// Returns the limit of the length of files. `rustix` takes the system call for infallible, and a
 /// seccomp filter may refuse it.
-fn file_bytes_max() -> io::Result<u128> {
+fn file_bytes_max() -> io::Result<i128> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is valid during the call.
     match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {

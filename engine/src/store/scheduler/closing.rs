@@ -1,13 +1,13 @@
 //! The end of background work.
 
-use std::{cell::Cell, time::Duration};
+use std::{cell::RefCell, ptr, time::Duration};
 
 use super::{Scheduler, Unlinker};
 use crate::clock::{Clock, SystemClock};
 
 thread_local! {
-    /// Number of [`InlineWork`] of this thread, for any store.
-    static INLINE: Cell<usize> = const { Cell::new(0) };
+    /// Addresses of the schedulers of each [`InlineWork`] of this thread.
+    static INLINE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// This thread does background work in place of a worker until the guard is dropped.
@@ -17,7 +17,7 @@ pub(super) struct InlineWork<'a>(&'a Scheduler);
 impl<'a> InlineWork<'a> {
     /// Called before a claim: a close that sees none has shut down before it.
     pub(super) fn begin(scheduler: &'a Scheduler) -> Self {
-        INLINE.set(INLINE.get() + 1);
+        INLINE.with_borrow_mut(|inline| inline.push(ptr::from_ref(scheduler).addr()));
         scheduler.state.lock().inline += 1;
         Self(scheduler)
     }
@@ -25,7 +25,7 @@ impl<'a> InlineWork<'a> {
 
 impl Drop for InlineWork<'_> {
     fn drop(&mut self) {
-        INLINE.set(INLINE.get() - 1);
+        INLINE.with_borrow_mut(Vec::pop);
         let mut state = self.0.state.lock();
         state.inline -= 1;
         self.0.progress.notify_all();
@@ -39,14 +39,18 @@ impl Scheduler {
         self.wake();
     }
 
-    /// Waits until no claimed work and no unlink is in flight, for at most `timeout`. Returns
-    /// whether none is.
+    /// Waits until no claimed work, no unlink and no work in place of a worker is in flight, for at
+    /// most `timeout`. Returns whether none is.
     ///
     /// Called after [`shut_down`](Self::shut_down): no more is claimed.
     pub(crate) fn wait_for_claimed(&self, timeout: Duration) -> bool {
         let clock = SystemClock::new();
         let mut state = self.state.lock();
-        while state.claims() > state.abandoned || state.unlinker != Unlinker::None {
+        let own = self.inline_work_of_thread();
+        while state.claims() > state.abandoned
+            || state.unlinker != Unlinker::None
+            || state.inline > own
+        {
             let Some(left) = timeout.checked_sub(clock.now()) else { return false };
             self.progress.wait_for(&mut state, left);
         }
@@ -58,14 +62,18 @@ impl Scheduler {
     ///
     /// Called after [`shut_down`](Self::shut_down): no more is claimed.
     pub(in crate::store) fn wait_for_inline_work(&self) {
-        if INLINE.get() > 0 {
-            // A listener closes the store within the work of this thread, which ends afterwards.
-            return;
-        }
+        let own = self.inline_work_of_thread();
         let mut state = self.state.lock();
-        while state.inline > 0 {
+        while state.inline > own {
             self.progress.wait(&mut state);
         }
+    }
+
+    /// Returns how often this thread does such work: a listener that closes the store within it
+    /// cannot wait for its end.
+    fn inline_work_of_thread(&self) -> usize {
+        let address = ptr::from_ref(self).addr();
+        INLINE.with_borrow(|inline| inline.iter().filter(|&&of| of == address).count())
     }
 
     /// Returns whether the store is being closed.
