@@ -129,9 +129,14 @@ fn with_long_batch(value_bytes: usize) -> (Db, Keyspace, Batch) {
 #[test]
 fn batch_of_three_quarters_of_the_limit_is_committed() {
     let _turn = turn();
+    let limit = 3 << 19;
     let beside = with_long_batch(MIB).2.bytes() as usize - MIB;
-    let (_db, users, mut batch) = with_long_batch((3 << 19) - beside);
-    assert_eq!(batch.bytes(), 3 << 19);
+    // Entries are aligned.
+    let fits = |value_bytes: &usize| with_long_batch(*value_bytes).2.bytes() <= limit;
+    let most = limit as usize - beside;
+    let value_bytes = (most - 16..=most).rev().find(fits).unwrap();
+    let (_db, users, mut batch) = with_long_batch(value_bytes);
+    assert!(batch.bytes() + 16 > limit, "{} bytes", batch.bytes());
     batch.commit(Durability::OsBuffer).unwrap();
     assert!(users.contains_key("long").unwrap());
 }

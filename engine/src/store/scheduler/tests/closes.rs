@@ -63,3 +63,42 @@ fn a_listener_may_close_the_store_within_a_flush() {
     let waited = begin(room).recv_timeout(LONG).expect("no deadlock");
     assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
 }
+
+/// Drops a handle within a flush of the keyspace `drops`, and stops within other flushes.
+#[derive(Debug)]
+struct DropsOrStops {
+    drops: Drops,
+    stops: Stops,
+}
+
+impl EventListener for DropsOrStops {
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::Flushed { keyspace, .. } if **keyspace == *"drops" => self.drops.on_event(event),
+            _ => self.stops.on_event(event),
+        }
+    }
+}
+
+/// It is not the job of its own thread.
+#[test]
+fn a_close_within_a_flush_waits_for_that_of_another_thread() {
+    let ((sender, stopped), (resume, receiver)) = (mpsc::channel(), mpsc::channel());
+    let stops = Stops { stopped: sender, resume: Mutex::new(receiver) };
+    let listener = Arc::new(DropsOrStops { drops: Drops::default(), stops });
+    let db = options(0).listener(Arc::clone(&listener) as _).open("db").expect("a new store");
+    let other = begin(room_with_flush(&db));
+    stopped.recv_timeout(LONG).expect("it flushes");
+    freeze(&db, "drops", 1);
+    db.store().scheduler.wake();
+    let room = db.room();
+    *listener.drops.0.lock() = Some(db);
+    let closing = begin(room);
+    let early = closing.recv_timeout(Duration::from_millis(200));
+    assert!(early.is_err(), "the other flush is in flight");
+    resume.send(()).expect("it waits");
+    for thread in [closing, other] {
+        let waited = thread.recv_timeout(LONG).expect("no deadlock");
+        assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
+    }
+}
