@@ -225,7 +225,8 @@ impl KeyspaceOptions {
     ///
     /// [`Keyspace::set_options`](crate::Keyspace::set_options) can set the operator of a keyspace
     /// that has none. It cannot change or remove an operator, because stored operands require it.
-    /// To change the operator, copy the entries to a new keyspace.
+    /// Neither can [`Options::keyspace`](crate::Options::keyspace): the open fails. To change the
+    /// operator, copy the entries to a new keyspace.
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         self.merge_operator = NamedOperator::new(operator);
         self

@@ -230,10 +230,15 @@ impl Options {
     /// Each open with this option replaces all stored options of the default keyspace, as
     /// [`Keyspace::set_options`](crate::Keyspace::set_options) does. Without this option, an
     /// existing default keyspace keeps its options, and a new one gets
-    /// [`KeyspaceOptions::default`]. Other existing keyspaces always keep their options. If these
-    /// name an operator, a compaction filter or a prefix function of the application, register it:
-    /// see [`merge_operator`](Self::merge_operator), [`compaction_filter`](Self::compaction_filter)
-    /// and [`prefix_function`](Self::prefix_function).
+    /// [`KeyspaceOptions::default`]. Other existing keyspaces always keep their options.
+    ///
+    /// If the default keyspace has a merge operator, `options` must name the same one. Otherwise
+    /// the open fails with [`Error::MergeOperatorFixed`].
+    ///
+    /// If stored options name an operator, a compaction filter or a prefix function of the
+    /// application, register it: see [`merge_operator`](Self::merge_operator),
+    /// [`compaction_filter`](Self::compaction_filter) and
+    /// [`prefix_function`](Self::prefix_function).
     pub fn keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.keyspace = Some(options);
         self
