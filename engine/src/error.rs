@@ -197,6 +197,9 @@ pub enum Error {
     /// A transaction depends on `key` of `keyspace`, which another write changed after the
     /// transaction began. Nothing was changed: run the transaction again, as
     /// [`Db::transaction`](crate::Db::transaction) does.
+    ///
+    /// After a [`clear`](crate::Keyspace::clear), or a deletion by [`Fifo`](crate::Fifo), `key` is
+    /// any key of `keyspace` that the transaction depends on, or empty.
     Conflict { keyspace: String, key: Bytes },
     /// The transaction would need `bytes` bytes of memory for its writes and its read set; at most
     /// `bytes_max` are allowed
