@@ -345,8 +345,9 @@ impl Db {
 
     /// Returns the present state of the store and its counters since it was opened.
     ///
-    /// Adds up counters of all threads: about 1 us for each thread and each table. All zero in a
-    /// [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
+    /// Costs about 1 us for each thread and each table, and 0.1 ms for each 1,000 blocks in the
+    /// block cache: about 20 ms for 700 MiB of blocks of 4 KiB. All zero in a [forked
+    /// child](Self#forks), and after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)

@@ -218,8 +218,11 @@ impl Options {
     /// read it in other processes.
     ///
     /// At least 10 ms. The file is also written when the store is opened and closed, and removed at
-    /// the next open. Costs a thread, and for each interval about 0.1 ms and one unsynced write of
-    /// about 5 KB. Errors of these writes are ignored.
+    /// the next open. Errors of these writes are ignored.
+    ///
+    /// Costs a thread, and for each interval one [`Db::stats`](crate::Db::stats) and one unsynced
+    /// write of about 5 KB. With a large block cache, `Db::stats` takes tens of milliseconds: use
+    /// an interval of at least 1 s.
     pub fn stats_file_interval(mut self, interval: Duration) -> Self {
         self.stats_file_interval = Some(interval);
         self
