@@ -264,8 +264,8 @@ impl Options {
     /// Creates a new store, and fails with [`Error::StoreExists`] if one exists; default `false`.
     ///
     /// If several processes create a store in one directory, exactly one succeeds. Overrides
-    /// [`create_if_missing`](Self::create_if_missing). Together with
-    /// [`read_only`](Self::read_only), opening fails with [`Error::InvalidOption`].
+    /// [`create_if_missing`](Self::create_if_missing). Together with [`read_only`](Self::read_only)
+    /// or [`follow`](Self::follow), opening fails with [`Error::InvalidOption`].
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
         self
@@ -303,8 +303,9 @@ impl Options {
     ///   waits for it.
     /// * Writes of [`Durability::Memory`] reach a follower when the writer passes them to the
     ///   operating system. This is done by a later write of another durability, by
-    ///   [`Db::persist`](crate::Db::persist), or after 1 MiB of them. Other writes may reach a
-    ///   follower before they are durable, and before they are acknowledged.
+    ///   [`Db::persist`](crate::Db::persist), or when these writes reach 1/64 of the limit of
+    ///   memtables, at most 1 MiB. Other writes may reach a follower before they are durable, and
+    ///   before they are acknowledged.
     /// * Tables that the writer deletes remain readable while a view uses them and their files are
     ///   open. If more than [`open_files_max`](Self::open_files_max) files are in use, a read may
     ///   fail with [`Error::FilesGone`]: call [`Db::refresh`](crate::Db::refresh) and read again.
