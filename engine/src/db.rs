@@ -363,8 +363,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the directory cannot be listed; [`Error::Closed`] if another handle [shuts
-    /// the store down](Self::shutdown) meanwhile. Damage is not an error: the report lists it.
+    /// [`Error::Io`] if the directory cannot be listed; [`Error::Following`] for a
+    /// [follower](Options::follow); [`Error::Closed`] if another handle [shuts the store
+    /// down](Self::shutdown) meanwhile. Damage is not an error: the report lists it.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(|_| ())
     }
