@@ -37,7 +37,8 @@ use crate::{
 /// A store: ordered keys with values, in a directory.
 ///
 /// Cheap to clone and safe to share between threads. The store is closed when the last handle of
-/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries.
+/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], [`Transaction`](crate::Transaction),
+/// iterator, [`Batch`] with entries, and the others that [`OpenHandles`](crate::OpenHandles) lists.
 /// The close writes buffered log records and syncs them. A drop cannot report an error;
 /// [`close`](Self::close) does.
 ///
