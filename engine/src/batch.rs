@@ -153,8 +153,10 @@ impl Batch {
     /// overhead of each entry. 0 for an empty batch.
     ///
     /// [`commit`](Self::commit) fails with [`Error::WriteTooLarge`] for more than 3/4 of
-    /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max): 48 MiB with a budget
-    /// of 256 MiB.
+    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max): by default 48 MiB with
+    /// a budget of 256 MiB. The present limit in
+    /// [`MemoryStats`](crate::stats::MemoryStats::memtable_bytes_max) may be lower. It is raised
+    /// for the write.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.encoder.charge_bytes()

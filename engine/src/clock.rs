@@ -15,7 +15,7 @@ pub trait Clock: Debug + Send + Sync {
     fn now(&self) -> Duration;
 
     /// Returns the time since the Unix epoch by the wall clock; zero before the epoch. May jump in
-    /// either direction. Read when a store is opened.
+    /// either direction. Read when a store is opened, and when a backup is created.
     fn unix_time(&self) -> Duration;
 
     /// Waits until [`now`](Self::now) has grown by at least `duration`.

@@ -34,6 +34,7 @@ use crate::{
 ///   commits fail with [`Error::ReadOnly`](crate::Error::ReadOnly).
 /// * [`Error::Io`](crate::Error::Io) of a full disk. The store keeps the write in memory: call
 ///   [`Db::wait_durable`](crate::Db::wait_durable) after freeing space.
+/// * [`Error::ReadOnly`](crate::Error::ReadOnly): the store became read-only before the sync.
 /// * [`Error::ForkedChild`](crate::Error::ForkedChild) in a forked child.
 ///
 /// The write remains visible, and may reappear when the store is reopened.

@@ -76,7 +76,8 @@ impl SizeTiered {
     }
 
     /// Maximum number of sorted runs. Above it, the adjacent runs that are cheapest to merge are
-    /// merged, regardless of size. From 12 runs above it on, writes are delayed.
+    /// merged, regardless of size. From 12 runs above it on, writes are delayed; from 32 on, they
+    /// wait for a compaction.
     ///
     /// From [`merge_runs_min`](Self::merge_runs_min) to 256; default 16.
     pub fn runs_max(mut self, runs: u64) -> Self {

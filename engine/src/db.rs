@@ -37,7 +37,8 @@ use crate::{
 /// A store: ordered keys with values, in a directory.
 ///
 /// Cheap to clone and safe to share between threads. The store is closed when the last handle of
-/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries.
+/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], [`Transaction`](crate::Transaction),
+/// iterator, [`Batch`] with entries, and the others that [`OpenHandles`](crate::OpenHandles) lists.
 /// The close writes buffered log records and syncs them. A drop cannot report an error;
 /// [`close`](Self::close) does.
 ///
@@ -345,8 +346,9 @@ impl Db {
 
     /// Returns the present state of the store and its counters since it was opened.
     ///
-    /// Adds up counters of all threads: about 1 us for each thread and each table. All zero in a
-    /// [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
+    /// Costs about 1 us for each thread and each table, and 0.1 ms for each 1,000 blocks in the
+    /// block cache: about 20 ms for 700 MiB of blocks of 4 KiB. All zero in a [forked
+    /// child](Self#forks), and after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)
@@ -362,8 +364,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the directory cannot be listed; [`Error::Closed`] if another handle [shuts
-    /// the store down](Self::shutdown) meanwhile. Damage is not an error: the report lists it.
+    /// [`Error::Io`] if the directory cannot be listed; [`Error::Following`] for a
+    /// [follower](Options::follow); [`Error::Closed`] if another handle [shuts the store
+    /// down](Self::shutdown) meanwhile. Damage is not an error: the report lists it.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(|_| ())
     }

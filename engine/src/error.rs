@@ -97,9 +97,9 @@ pub enum Error {
     NoReplica { path: PathBuf },
     /// `path`, or one of its parents, is a file.
     NotADirectory { path: PathBuf },
-    /// The store at `path` is open in another process or in this one. Any handle keeps it open:
-    /// also a keyspace, snapshot, batch or iterator. [Read-only](crate::Options::read_only) opens
-    /// share the lock, and a [follower](crate::Options::follow) needs none.
+    /// The store at `path` is open in another process or in this one. Any handle keeps it open: see
+    /// [`OpenHandles`](crate::OpenHandles). [Read-only](crate::Options::read_only) opens share the
+    /// lock, and a [follower](crate::Options::follow) needs none.
     ///
     /// `process` is the process id in the file `LOCK`, if any: that of the last process that opened
     /// the store for writing. It may have ended, and a [forked child](crate::Db#forks) of it may
@@ -197,6 +197,9 @@ pub enum Error {
     /// A transaction depends on `key` of `keyspace`, which another write changed after the
     /// transaction began. Nothing was changed: run the transaction again, as
     /// [`Db::transaction`](crate::Db::transaction) does.
+    ///
+    /// After a [`clear`](crate::Keyspace::clear), or a deletion by [`Fifo`](crate::Fifo), `key` is
+    /// any key of `keyspace` that the transaction depends on, or empty.
     Conflict { keyspace: String, key: Bytes },
     /// The transaction would need `bytes` bytes of memory for its writes and its read set; at most
     /// `bytes_max` are allowed

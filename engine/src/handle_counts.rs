@@ -21,15 +21,17 @@ pub(crate) enum HandleKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenHandles {
-    /// Number of [`Db`](crate::Db) handles.
+    /// Number of [`Db`](crate::Db) handles, and of [`CompactionPause`](crate::CompactionPause)s.
     pub dbs: usize,
-    /// Number of [`Keyspace`](crate::Keyspace) handles.
+    /// Number of [`Keyspace`](crate::Keyspace) handles, and of [`Ingestion`](crate::Ingestion)s and
+    /// [`UnsortedIngestion`](crate::UnsortedIngestion)s.
     pub keyspaces: usize,
     /// Number of [`Snapshot`](crate::Snapshot) and [`KeyspaceSnapshot`](crate::KeyspaceSnapshot)
     /// handles.
     pub snapshots: usize,
-    /// Number of [`Range`](crate::Range) and [`Keys`](crate::Keys) iterators, and of
-    /// [`ValueReader`](crate::ValueReader)s of values in blob files.
+    /// Number of [`Range`](crate::Range), [`Keys`](crate::Keys) and
+    /// [`KeyHistory`](crate::KeyHistory) iterators, and of [`ValueReader`](crate::ValueReader)s of
+    /// values in blob files.
     pub iterators: usize,
     /// Number of [`Batch`](crate::Batch)es with entries.
     pub batches: usize,

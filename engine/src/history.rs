@@ -196,7 +196,9 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInHistory`](crate::Error::NotInHistory).
+    /// [`Error::NotInHistory`](crate::Error::NotInHistory),
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped),
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::ForkedChild`](crate::Error::ForkedChild).
     ///
     /// ```
     /// # use std::time::{Duration, SystemTime};
@@ -226,8 +228,9 @@ impl Keyspace {
     /// # Errors
     ///
     /// [`Error::NotInHistory`](crate::Error::NotInHistory) in a keyspace without a history,
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped). The items: errors of
-    /// [`get`](Self::get).
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped),
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::ForkedChild`](crate::Error::ForkedChild).
+    /// The items: errors of [`get`](Self::get).
     ///
     /// ```
     /// use sievedb::{Db, HistoryLength, KeyspaceOptions};

@@ -123,16 +123,22 @@ impl KeyspaceOptions {
     ///
     /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table of at least half of
     /// this size ends where a table of the next level ends. A table has at most 1.5 times this
-    /// size, plus one block and the versions of one key.
+    /// size, plus one block and the versions of one key. It also ends when its buffers reach the
+    /// [memory of a worker](crate::Options::memory_budget): 1/8 of the budget, divided by the
+    /// number of worker threads.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
     /// Unit of the level sizes, in bytes. Level 0 is merged directly into a last level of up to 8
-    /// times this size. Up to 24 times, it is merged into the level above the last one. With more
-    /// data, each level is ten times larger than the one above, and the first has at most this
-    /// size. A smaller unit costs writes; a larger unit costs space during merges.
+    /// times this size. Up to 24 times, it is merged into the level above the last one. Beyond
+    /// that, the level above the last one has 8 times this size, until the last level has 80 times.
+    /// With more data, each level is ten times larger than the one above. The first level has at
+    /// most this size.
+    ///
+    /// A smaller unit costs writes; a larger unit costs space during merges. Writes are delayed
+    /// when compactions must write more than 16 times this size.
     ///
     /// At least 4 KiB; default 128 MiB ([`DEFAULT_BASE_LEVEL_BYTES`]).
     pub fn base_level_bytes(mut self, bytes: u64) -> Self {
@@ -206,9 +212,9 @@ impl KeyspaceOptions {
     ///
     /// The filter maps a key to the 8 bytes after the common prefix of all keys of a table, as a
     /// big-endian number. It uses fewer bytes if the longest key has fewer. The false-positive rate
-    /// of an empty range of `n` such numbers is at most `n / 2^(bits - 2)`. With 12 bits, that is
-    /// 0.1 % for 1 and 1.6 % for 16. A range between keys that agree in these bytes is always a
-    /// false positive. Range filters share the memory limit of all filters.
+    /// of an empty range of `n` such numbers is about `n / 2^(bits - 2)`, and at most 7 % higher.
+    /// With 12 bits, that is 0.1 % for 1 and 1.6 % for 16. A range between keys that agree in these
+    /// bytes is always a false positive. Range filters share the memory limit of all filters.
     ///
     /// 0, or from 4 to 40. Filters of existing tables are built or removed in the background; a
     /// present filter keeps its bits.
@@ -225,7 +231,8 @@ impl KeyspaceOptions {
     ///
     /// [`Keyspace::set_options`](crate::Keyspace::set_options) can set the operator of a keyspace
     /// that has none. It cannot change or remove an operator, because stored operands require it.
-    /// To change the operator, copy the entries to a new keyspace.
+    /// Neither can [`Options::keyspace`](crate::Options::keyspace): the open fails. To change the
+    /// operator, copy the entries to a new keyspace.
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         self.merge_operator = NamedOperator::new(operator);
         self

@@ -12,8 +12,9 @@ use crate::{Error, filter_role::FilterRole};
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
 pub enum Event {
-    /// Recovery truncated the log `log_id` at `offset`: it lost the last writes before a crash,
-    /// none of them synced.
+    /// The log `log_id` ends at `offset` with bytes that are no valid record. Recovery truncates
+    /// them; a read-only open skips them. Either a crash interrupted writes that were not synced,
+    /// or the last records were damaged later. In that case synced writes are lost.
     TornTail { log_id: u64, offset: u64 },
     /// Recovery truncated the manifest by its last `bytes` bytes, which are not a valid record.
     /// Either a crash interrupted an edit that was not acknowledged, or the last record was damaged
@@ -49,8 +50,8 @@ pub enum Event {
     /// A [compaction filter](crate::CompactionFilter) failed: `error` is
     /// [`Error::CompactionFilterFailed`]. Compactions of the keyspace run without it.
     CompactionFilterFailed { keyspace: String, error: Error },
-    /// Background work was postponed because the disk is full, no file descriptor is left, or the
-    /// system is short of memory.
+    /// Background work was postponed: the disk is full, no file descriptor is left, the system is
+    /// short of memory, or the key provider failed. `error` names the cause.
     NoSpace { error: Error },
     /// The system refused `membarrier`, which it allowed when the store was opened, for example
     /// because of a seccomp filter. Reported once. Lookups then use a memory fence, which costs

@@ -4,11 +4,9 @@
 //! everything that other keyspaces have flushed since. These flush about eight memtables of half
 //! the limit before the keyspace is flushed too, nearly empty.
 
-/// Default, and maximum of the default, of
-/// [`Options::log_segment_bytes`](crate::Options::log_segment_bytes).
+/// Maximum of the default of [`Options::log_segment_bytes`](crate::Options::log_segment_bytes).
 pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
-/// Default of [`Options::log_bytes_max`](crate::Options::log_bytes_max) with a memory budget of 256
-/// MiB or more.
+/// Maximum of the default of [`Options::log_bytes_max`](crate::Options::log_bytes_max).
 pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 
 const LOG_OVER_MEMTABLES: u64 = 4;

@@ -218,8 +218,11 @@ impl Options {
     /// read it in other processes.
     ///
     /// At least 10 ms. The file is also written when the store is opened and closed, and removed at
-    /// the next open. Costs a thread, and for each interval about 0.1 ms and one unsynced write of
-    /// about 5 KB. Errors of these writes are ignored.
+    /// the next open. Errors of these writes are ignored.
+    ///
+    /// Costs a thread, and for each interval one [`Db::stats`](crate::Db::stats) and one unsynced
+    /// write of about 5 KB. With a large block cache, `Db::stats` takes tens of milliseconds: use
+    /// an interval of at least 1 s.
     pub fn stats_file_interval(mut self, interval: Duration) -> Self {
         self.stats_file_interval = Some(interval);
         self
@@ -230,10 +233,15 @@ impl Options {
     /// Each open with this option replaces all stored options of the default keyspace, as
     /// [`Keyspace::set_options`](crate::Keyspace::set_options) does. Without this option, an
     /// existing default keyspace keeps its options, and a new one gets
-    /// [`KeyspaceOptions::default`]. Other existing keyspaces always keep their options. If these
-    /// name an operator, a compaction filter or a prefix function of the application, register it:
-    /// see [`merge_operator`](Self::merge_operator), [`compaction_filter`](Self::compaction_filter)
-    /// and [`prefix_function`](Self::prefix_function).
+    /// [`KeyspaceOptions::default`]. Other existing keyspaces always keep their options.
+    ///
+    /// If the default keyspace has a merge operator, `options` must name the same one. Otherwise
+    /// the open fails with [`Error::MergeOperatorFixed`].
+    ///
+    /// If stored options name an operator, a compaction filter or a prefix function of the
+    /// application, register it: see [`merge_operator`](Self::merge_operator),
+    /// [`compaction_filter`](Self::compaction_filter) and
+    /// [`prefix_function`](Self::prefix_function).
     pub fn keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.keyspace = Some(options);
         self
@@ -256,8 +264,8 @@ impl Options {
     /// Creates a new store, and fails with [`Error::StoreExists`] if one exists; default `false`.
     ///
     /// If several processes create a store in one directory, exactly one succeeds. Overrides
-    /// [`create_if_missing`](Self::create_if_missing). Together with
-    /// [`read_only`](Self::read_only), opening fails with [`Error::InvalidOption`].
+    /// [`create_if_missing`](Self::create_if_missing). Together with [`read_only`](Self::read_only)
+    /// or [`follow`](Self::follow), opening fails with [`Error::InvalidOption`].
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
         self
@@ -295,8 +303,9 @@ impl Options {
     ///   waits for it.
     /// * Writes of [`Durability::Memory`] reach a follower when the writer passes them to the
     ///   operating system. This is done by a later write of another durability, by
-    ///   [`Db::persist`](crate::Db::persist), or after 1 MiB of them. Other writes may reach a
-    ///   follower before they are durable, and before they are acknowledged.
+    ///   [`Db::persist`](crate::Db::persist), or when these writes reach 1/64 of the limit of
+    ///   memtables, at most 1 MiB. Other writes may reach a follower before they are durable, and
+    ///   before they are acknowledged.
     /// * Tables that the writer deletes remain readable while a view uses them and their files are
     ///   open. If more than [`open_files_max`](Self::open_files_max) files are in use, a read may
     ///   fail with [`Error::FilesGone`]: call [`Db::refresh`](crate::Db::refresh) and read again.

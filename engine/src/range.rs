@@ -134,7 +134,7 @@ impl Range {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     ///
-    /// [damage]: crate::Error::ReadOnly
+    /// [damage]: crate::ReadOptions::skip_damaged
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         if let State::Open(range) = &mut self.0 {
             range.seek(End::Front, key.as_ref());

@@ -48,6 +48,9 @@ impl ReadOptions {
     /// because the newer version is lost. A lookup of such a key fails, unless the filter of the
     /// damaged table rejects the key. `docs/operations.md`, "When a table is damaged", has a
     /// program that copies a keyspace in this way, as `sieve scan --skip-damaged` does.
+    ///
+    /// An [`Error::Io`](crate::Error::Io), such as that of a bad sector, still ends the range: seek
+    /// to a key after it. [`Options::repair`](crate::Options::repair) skips such blocks too.
     pub const fn skip_damaged(mut self, skip: bool) -> Self {
         self.skip_damaged = skip;
         self

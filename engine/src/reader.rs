@@ -235,8 +235,20 @@ macro_rules! read_methods {
             ///
             /// # Errors
             ///
-            /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
-            /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
+            /// * [`Error::Io`], [`Error::Corrupt`]: a file cannot be read, or is damaged.
+            /// * [`Error::MergeFailed`]: the merge operator cannot apply the operands of the key.
+            /// * [`Error::FilesGone`] in a [follower](crate::Options::follow).
+            /// * [`Error::NoKey`] in an encrypted store, if the key provider fails.
+            /// * [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::ForkedChild`].
+            ///
+            /// [`Error::Io`]: crate::Error::Io
+            /// [`Error::Corrupt`]: crate::Error::Corrupt
+            /// [`Error::MergeFailed`]: crate::Error::MergeFailed
+            /// [`Error::FilesGone`]: crate::Error::FilesGone
+            /// [`Error::NoKey`]: crate::Error::NoKey
+            /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
+            /// [`Error::Closed`]: crate::Error::Closed
+            /// [`Error::ForkedChild`]: crate::Error::ForkedChild
             pub fn get(
                 &self,
                 key: impl AsRef<[u8]>,
@@ -326,8 +338,9 @@ macro_rules! read_methods {
 
             /// Returns `true` if `key` may have a value. Uses only memory.
             ///
-            /// `false` is certain. False positives occur at the rate of the filters, and for a
-            /// removed key whose tombstone is in a table.
+            /// `false` is certain. False positives occur at the rate of the filters. `true` is also
+            /// returned for every key within the bounds of a table whose filter is not in memory,
+            /// and for a key whose tombstone or expired value is in a table.
             ///
             /// Never reads a file and never fails. Returns `true` if the store is closed, and
             /// `false` if the keyspace was dropped.
@@ -379,6 +392,10 @@ macro_rules! read_methods {
             /// Returns all entries: ascending from the front, descending from the back.
             ///
             /// The iterator does not see later writes.
+            ///
+            /// # Errors
+            ///
+            /// Each item may be an error of [`get`](Self::get). The range is then at its end.
             #[must_use]
             pub fn iter(&self) -> $crate::Range {
                 self.range::<&[u8]>(..)

@@ -28,8 +28,10 @@ use crate::{
 /// processes or machines can write them, and several stores can ingest the same file. RocksDB:
 /// `SstFileWriter`.
 ///
-/// The file has no filter: a store that ingests it builds one. The writer buffers a few hundred
-/// KiB, or the longest entry. A drop without [`finish`](Self::finish) removes the file.
+/// The file has no filter: a store that ingests it builds one. The file is not encrypted. The
+/// writer buffers a few hundred KiB, or the longest entry. With a zstd dictionary it also buffers
+/// 100 times the length of the dictionary. A drop without [`finish`](Self::finish) removes the
+/// file.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -13,8 +13,8 @@ use crate::{Error, Result, handle::Handle, read::observer::Unread, table::blobs:
 
 /// A reader of one value, returned by [`Keyspace::get_reader`](crate::Keyspace::get_reader).
 ///
-/// Reads the value at the time of the reader's creation; later writes have no effect. While the
-/// reader exists, the store stays open and keeps the blob file of the value.
+/// Reads the value at the time of the reader's creation; later writes have no effect. A reader of a
+/// value in a blob file keeps the store open, and the file. Other readers do not.
 ///
 /// A value in a blob file is read in pieces of 128 KiB, each with a checksum. The reader holds one
 /// piece in memory, and a second one while it reads. All other values are in memory as a whole, as

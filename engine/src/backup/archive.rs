@@ -122,8 +122,8 @@ impl BackupSet {
 
 impl Archive {
     /// Bytes of archived log after which the next update creates a backup; default 64 MiB. A
-    /// restore reads up to this number of bytes. The first open of the restored store holds them in
-    /// memtables, also beyond the memory budget.
+    /// restore reads at most this number of bytes, plus those of one update. The first open of the
+    /// restored store holds them in memtables, also beyond the memory budget.
     ///
     /// After 2000 parts, an update creates a backup in any case. An update with writes adds a part
     /// for each 4 MiB, at least one.

@@ -47,6 +47,7 @@ impl BackupSet {
     /// After an error, the set has the same backups as before.
     ///
     /// * [`Error::Locked`]: another call changes the set.
+    /// * [`Error::Following`]: the store is a [follower](crate::Options::follow).
     /// * [`Error::NotEncrypted`]: the store is encrypted, and the set is not; or earlier backups of
     ///   the set are not.
     /// * [`Error::Encrypted`], [`Error::NoKey`], [`Error::WrongKey`]: earlier backups of the set

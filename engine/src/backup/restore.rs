@@ -41,6 +41,8 @@ impl BackupSet {
     /// * [`Error::NoBackup`].
     /// * [`Error::Corrupt`]: a file of the backup is damaged or missing.
     /// * [`Error::NewerRelease`].
+    /// * [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`]: the
+    ///   set requires other keys, or none.
     /// * [`Error::DirectoryNotEmpty`], [`Error::NotADirectory`], [`Error::Locked`].
     /// * [`Error::DirectoriesOverlap`]: one directory is or contains the other.
     /// * [`Error::Io`].
@@ -58,6 +60,8 @@ impl BackupSet {
     /// * [`Error::NotArchived`]: no backup and archived log reach the
     ///   [point](RestoreOptions::to).
     /// * [`Error::Corrupt`]: a part of the archived log is damaged or missing.
+    /// * [`Error::IngestNotArchived`]: the archived log up to the point has an
+    ///   [ingest](crate::Keyspace::ingest). Restore a backup made after it, or a point before it.
     /// * [`Error::NoKeyspace`]: there is no such keyspace at that point.
     pub fn restore_with(&self, options: &RestoreOptions, to: impl AsRef<Path>) -> Result<Backup> {
         let files = StoredFs::new(Arc::clone(&self.fs), self.keys.as_ref(), false);

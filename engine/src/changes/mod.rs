@@ -51,6 +51,15 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// descriptor, and memory for the largest batch and up to about 1 MiB, outside of the
 /// [budget](crate::Options::memory_budget). A stream that falls behind the retention ends with
 /// [`Error::ChangesLost`].
+///
+/// # Errors
+///
+/// An error is the last item. To continue, open a new stream at [`position`](Self::position).
+///
+/// * [`Error::ChangesLost`], [`Error::Io`], [`Error::Corrupt`].
+/// * [`Error::ReadOnly`]: the stream requires a sync of the log, and the store rejects writes.
+/// * [`Error::FilesGone`] in a [follower](crate::Options::follow).
+/// * With [`old_values`](ChangesOptions::old_values): errors of [`get`](crate::Keyspace::get).
 pub struct Changes {
     open: Weak<OpenStore>,
     store: Arc<Store>,

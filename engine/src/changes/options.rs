@@ -43,6 +43,9 @@ impl ChangesOptions {
     /// [history](crate::KeyspaceOptions::keep_history) of the keyspace that includes the batch:
     /// otherwise [`Change::old_value`](super::Change::old_value) is
     /// [`OldValue::Unknown`](super::OldValue::Unknown).
+    ///
+    /// A lookup that fails ends the stream before its batch. A new stream at the same position
+    /// fails again, unless it looks up no old values.
     pub const fn old_values(mut self, enabled: bool) -> Self {
         self.old_values = enabled;
         self

@@ -21,9 +21,10 @@ impl Db {
     /// ends.
     ///
     /// Damaged and quarantined tables are linked unchanged. A
-    /// [read-only](crate::Options::read_only) store can be checkpointed too; its log is copied. The
-    /// call waits for a refresh of a [`Replica`](crate::Replica), which reads from its backup set,
-    /// and fails after one that failed, until the next one succeeds.
+    /// [read-only](crate::Options::read_only) store can be checkpointed too; its log is copied. A
+    /// [follower](crate::Options::follow) cannot. The call waits for a refresh of a
+    /// [`Replica`](crate::Replica), which reads from its backup set, and fails after one that
+    /// failed, until the next one succeeds.
     ///
     /// # Errors
     ///
@@ -35,6 +36,7 @@ impl Db {
     /// * [`Error::DirectoriesOverlap`](crate::Error::DirectoriesOverlap): `path` is inside the
     ///   directory of the store, or contains it.
     /// * [`Error::Locked`](crate::Error::Locked): another checkpoint to `path` is in progress.
+    /// * [`Error::Following`](crate::Error::Following): the store is a follower.
     /// * [`Error::ReadOnly`](crate::Error::ReadOnly): a write or sync of the store has failed, so
     ///   its state on the disk is unknown.
     /// * [`Error::Io`](crate::Error::Io): a failure that concerns only `path`, such as a full disk,

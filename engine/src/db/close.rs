@@ -69,7 +69,8 @@ impl Db {
     /// end. An iterator at its end yields no error.
     ///
     /// Cancels flushes, compactions, `compact`, `verify` and `reencrypt` in flight. Waits up to
-    /// `timeout` for these and for writes in flight. After `Ok` the store is closed as by
+    /// `timeout` for these and for writes in flight. The close itself syncs the log and unlinks
+    /// obsolete files; `timeout` does not limit it. After `Ok` the store is closed as by
     /// [`close`](Self::close), and may be opened again while the old handles exist. Does nothing if
     /// the store is closed.
     ///

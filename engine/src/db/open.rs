@@ -16,9 +16,9 @@ use crate::{
 
 impl Options {
     /// Opens the store in the directory `path`. Creates the store if the directory is missing or
-    /// has no files, unless [`create_if_missing`](Self::create_if_missing) or
-    /// [`read_only`](Self::read_only) forbids it. Recovers all acknowledged writes, as far as their
-    /// [`Durability`] guarantees.
+    /// has no files, unless [`create_if_missing`](Self::create_if_missing),
+    /// [`read_only`](Self::read_only) or [`follow`](Self::follow) forbids it. Recovers all
+    /// acknowledged writes, as far as their [`Durability`] guarantees.
     ///
     /// # Errors
     ///
@@ -26,6 +26,12 @@ impl Options {
     /// * [`Error::Corrupt`]: a file is damaged.
     /// * [`Error::NeedsFeature`]: data is compressed by zstd, and this build lacks the feature
     ///   `zstd`.
+    /// * [`Error::UnknownMergeOperator`]: a keyspace needs an operator that was not
+    ///   [registered](Self::merge_operator).
+    /// * [`Error::MergeOperatorFixed`]: [`keyspace`](Self::keyspace) changes or omits the stored
+    ///   merge operator of the default keyspace.
+    /// * [`Error::IncompleteReplica`], [`Error::IncompleteRepair`]: the directory is not a whole
+    ///   store.
     /// * [`Error::NewerRelease`]: a later release wrote a file of the store.
     /// * [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`]: the
     ///   store requires other keys, or none.

@@ -15,8 +15,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInHistory`] if the history of the default keyspace begins later. Then call
-    /// [`Keyspace::snapshot_at`] of another one.
+    /// [`Error::NotInHistory`] if the history of the default keyspace begins later: call
+    /// [`Keyspace::snapshot_at`] of another one. [`Error::Closed`], [`Error::ForkedChild`].
     pub fn snapshot_at(&self, point: impl Into<PointInTime>) -> Result<Snapshot> {
         Snapshot::of_past(self.default_keyspace(), point.into())
     }

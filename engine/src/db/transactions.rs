@@ -7,8 +7,8 @@ use crate::{Error, Result, Transaction, TransactionOptions, transaction::run::ru
 impl Db {
     /// Runs `body` in a [`Transaction`] and commits it. After a conflict, runs `body` again in a
     /// new transaction, up to [`retries_max`](TransactionOptions::retries_max) times, with a random
-    /// wait before each retry. So `body` may be called several times; its effects outside of the
-    /// transaction are not undone.
+    /// wait before each retry except the first. So `body` may be called several times; its effects
+    /// outside of the transaction are not undone.
     ///
     /// If `body` returns an error, the transaction is rolled back. For errors of the application,
     /// use [`try_transaction`](Self::try_transaction).

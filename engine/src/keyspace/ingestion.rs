@@ -244,17 +244,21 @@ macro_rules! ingest_methods {
             /// holds a block of a file, stored and decompressed, in addition to the memory budget.
             /// A block is as long as its longest value.
             ///
-            /// The files may be in any order, but their key ranges must not overlap. Tables of
-            /// other stores are accepted if they contain only values, one for each key.
+            /// The files may be in any order, but their key ranges must not overlap. Encrypted
+            /// files are not accepted. Tables of other stores are accepted if they contain only
+            /// values, one for each key.
             ///
             /// # Errors
             ///
             /// * Nothing was changed: [`Error::NotIngestible`] for files that overlap, or have
-            ///   entries other than values or too long; [`Error::Corrupt`], [`Error::Io`].
+            ///   entries other than values or too long; [`Error::NeedsFeature`] for files
+            ///   compressed by zstd, in a build without the feature `zstd`; [`Error::Corrupt`],
+            ///   [`Error::Io`].
             /// * As [`ingestion`](Self::ingestion) and
             ///   [`Ingestion::finish`](crate::Ingestion::finish).
             ///
             /// [`Error::NotIngestible`]: crate::Error::NotIngestible
+            /// [`Error::NeedsFeature`]: crate::Error::NeedsFeature
             /// [`Error::Corrupt`]: crate::Error::Corrupt
             /// [`Error::Io`]: crate::Error::Io
             pub fn ingest_files<P: AsRef<std::path::Path>>(
@@ -269,11 +273,12 @@ macro_rules! ingest_methods {
             /// Begins a bulk load of entries in any order, by an external sort. The directory `dir`
             /// for its files must be empty or missing, and outside of the store.
             ///
-            /// `memory_bytes` is the length of the sort buffer, at least 64 KiB, in addition to the
-            /// memory budget. A full buffer becomes a sorted run. Up to 32 runs of one size are
-            /// merged at once, at the end up to 31 of each size. Each takes a read buffer of 256
-            /// KiB, or twice its longest value if that is more. Entries that fit into the sort
-            /// buffer use no file.
+            /// `memory_bytes` is the length of the sort buffer, in addition to the memory budget;
+            /// less than 64 KiB counts as 64 KiB. The buffer grows by doubling: while it fills for
+            /// the first time, it takes up to twice as much memory. A full buffer becomes a sorted
+            /// run. Up to 32 runs of one size are merged at once, at the end up to 31 of each size.
+            /// Each takes a read buffer of 256 KiB, or twice its longest value if that is more.
+            /// Entries that fit into the sort buffer use no file.
             ///
             /// # Errors
             ///

@@ -51,8 +51,8 @@ impl UnsortedIngestion {
     ///
     /// * The entry was not added, and the ingestion can continue: [`Error::KeyTooLong`],
     ///   [`Error::ValueTooLong`].
-    /// * The ingestion cannot continue: [`Error::Io`], also of a full disk. Each later call returns
-    ///   the error again.
+    /// * The ingestion cannot continue: [`Error::Io`], also of a full disk; [`Error::Corrupt`] of a
+    ///   sorted run. Each later call returns the error again.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.check()?;
@@ -84,7 +84,8 @@ impl UnsortedIngestion {
     ///
     /// # Errors
     ///
-    /// As [`Ingestion::insert`] and [`Ingestion::finish`]; the error of an earlier call.
+    /// As [`Ingestion::insert`] and [`Ingestion::finish`]; [`Error::Corrupt`] of a sorted run; the
+    /// error of an earlier call.
     pub fn finish(self) -> Result<Ingested> {
         self.finish_with(|_| ())
     }

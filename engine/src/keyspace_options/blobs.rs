@@ -14,7 +14,11 @@ impl KeyspaceOptions {
     /// file. The log refers to the file. A [durable](crate::Durability::Disk) write then syncs two
     /// files. All other values are written to the log, and moved to blob files by a flush or
     /// compaction. These are values of conditional writes and transactions. They are all values if
-    /// the store is encrypted, retains changes, or has a memory budget below about 18 MiB.
+    /// the store is encrypted or retains changes.
+    ///
+    /// At most 16 keyspaces at a time write values directly: one for each 4.5 MiB of the present
+    /// [limit of memtables](crate::stats::MemoryStats::memtable_bytes_max). Values of other
+    /// keyspaces are written to the log.
     ///
     /// A lookup reads the value from its blob file, without the block cache. Scans read the value
     /// of each entry that they return; [`keys`](crate::Range::keys) and

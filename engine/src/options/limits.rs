@@ -107,7 +107,8 @@ impl Options {
     /// that are logged together may exceed it.
     ///
     /// At least 4 KiB; default 1/8 of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
-    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]). With a budget of 256 MiB or more, the default is 32 MiB.
+    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]). With a budget of 256 MiB, the default is from 8 to 32 MiB;
+    /// with 1 GiB or more, it is 32 MiB.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.log.segment_bytes = Some(bytes);
         self
@@ -130,7 +131,9 @@ impl Options {
     /// costs nothing.
     ///
     /// The retention begins at the open that sets it: older changes are not in the stream. Costs
-    /// disk space, and one sync for each log segment, but no time in writes.
+    /// disk space, and one sync for each log segment. Long values of keyspaces with
+    /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes) are written twice: to the
+    /// log, and to blob files. Other writes take no longer.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -153,10 +156,11 @@ impl Options {
     /// At least 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is
     /// set.
     ///
-    /// Default: 4 times the limit of memtables, from 32 MiB to 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]).
-    /// With a [`memory_budget`](Self::memory_budget) of 256 MiB or more the default is 256 MiB. It
-    /// is at least twice `log_segment_bytes`, for segments up to 128 MiB: set this option for
-    /// longer segments. The default changes with
+    /// Default: 4 times the present limit of memtables, from 32 MiB to 256 MiB
+    /// ([`DEFAULT_LOG_BYTES_MAX`]). That limit [adapts](Self::memory_budget): with a budget of 256
+    /// MiB, the default is from 64 to 256 MiB; with 1 GiB or more, it is 256 MiB. In a
+    /// [pool](Self::memory_pool) it may be less. The default is at least twice `log_segment_bytes`,
+    /// for segments up to 128 MiB: set this option for longer segments. The default changes with
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget); a value set here does not.
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log.bytes_max = Some(bytes);
@@ -167,8 +171,9 @@ impl Options {
     ///
     /// Keep it below the limit of open files of the process (`ulimit -n`). A store that reaches the
     /// limit of the process closes half of its table files, so that flushes and the log can open
-    /// files. It lowers this maximum to the rest. Reads then open and close more files. The maximum
-    /// doubles again after some thousands of opens.
+    /// files. It lowers this maximum to the rest. Reads then open and close more files. After 1,000
+    /// opens of files that were not open, the maximum doubles again. Each further doubling takes
+    /// twice as many opens, up to about a million.
     ///
     /// Stores of a [`memory_pool`](Self::memory_pool) close files for one another. Other stores of
     /// the process do not: keep the sum of their maxima below the limit.

@@ -5,8 +5,8 @@
 /// A candidate is a table whose bounds contain the key of a lookup. `candidates` is the sum of
 /// `filter_negatives`, `true_positives` and `false_positives`; a table without a usable filter
 /// counts as a positive. A table that cannot be read counts in neither, but its filter is counted.
-/// Positive probes of [`may_contain`](crate::Keyspace::may_contain) are not
-/// counted, because it is unknown whether they are true.
+/// [`may_contain`](crate::Keyspace::may_contain) counts no candidates, because it is unknown
+/// whether positive probes are true.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -27,7 +27,8 @@ pub struct LevelStats {
     pub filter_bytes_whole: u64,
     /// Tables whose filter cannot be used, in whole or in part.
     pub tables_with_unusable_filters: u64,
-    /// Tables whose filter is not, or only partly, in memory for lack of room.
+    /// Tables whose filter is not, or only partly, in memory: see
+    /// [`Stats::filters_not_whole`](super::Stats::filters_not_whole).
     pub filters_not_whole: u64,
     /// Expected false-positive rate of the present filters, from 0 to 1: the mean over runs of the
     /// mean over tables by keys. A table whose filter is not in memory counts as 1.
@@ -49,7 +50,8 @@ pub struct LevelStats {
     pub false_positives: u64,
     /// Candidates searched because their filter was unusable.
     pub filter_unusable: u64,
-    /// Candidates searched because memory had no room for their filter.
+    /// Candidates searched because their filter was not in memory: see
+    /// [`filters_not_whole`](Self::filters_not_whole).
     pub filter_not_resident: u64,
     /// Prefix filters probed by scans.
     pub prefix_probes: u64,

@@ -78,11 +78,11 @@ pub struct Stats {
     pub changes_kept_after: Option<u64>,
     /// Present delay of each write by back-pressure, in microseconds.
     pub write_delay_us: u64,
-    /// Number of open [snapshots](crate::Db::snapshot).
+    /// Number of open [snapshots](crate::Db::snapshot) and [transactions](crate::Transaction).
     pub snapshots: u64,
-    /// Time since the oldest open snapshot was opened, in microseconds; 0 without snapshots. A
-    /// snapshot at the sequence number of another one has the age of that one. Compactions keep the
-    /// versions visible to snapshots.
+    /// Time since the oldest open snapshot or transaction was opened, in microseconds; 0 if none is
+    /// open. One at the sequence number of another has the age of that one. Compactions keep the
+    /// versions visible to all of them.
     pub oldest_snapshot_us: u64,
     /// Least input of compactions that wait until the disk has space, in bytes; 0 if none waits.
     pub compaction_bytes_refused: u64,
@@ -127,8 +127,8 @@ pub struct OpeningStats {
 #[non_exhaustive]
 pub struct LookupStats {
     /// Keys looked up. `get`, `contains_key` and `may_contain` count one per call, `get_many` and
-    /// `contains_many` one per key. `insert_if_absent` counts one for a present key, and two or
-    /// more for a new key, which is looked up again in the order of writes.
+    /// `contains_many` one per key. Conditional writes, such as `insert_if_absent`, count one for
+    /// each attempt. They need one attempt, unless another write comes in between.
     pub lookups: u64,
     /// Lookups answered by a memtable.
     pub found_in_memtables: u64,
@@ -149,9 +149,10 @@ pub struct WriteStats {
     pub entries: u64,
     /// Length of these batches in the log, without record headers, in bytes.
     pub bytes: u64,
-    /// Syncs of log segments: for writes with [`Durability::Disk`](crate::Durability::Disk), for
-    /// [`Db::persist`](crate::Db::persist), before a flush is installed, and at the close.
-    /// Concurrent writers share one.
+    /// Syncs of log segments, by writes with [`Durability::Disk`](crate::Durability::Disk),
+    /// asynchronous commits, [`Db::persist`](crate::Db::persist),
+    /// [`Db::wait_durable`](crate::Db::wait_durable), change streams, checkpoints, ingests, changes
+    /// of keyspaces, flushes, and the close. Concurrent callers share one.
     pub log_syncs: u64,
     /// Delays and waits of writes for flushes and compactions. A write may count several times.
     pub stalls: u64,

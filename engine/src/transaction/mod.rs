@@ -267,8 +267,10 @@ impl Transaction {
     /// * [`Error::KeyspaceDropped`]: a keyspace that the transaction writes to, or depends on, was
     ///   dropped. Nothing was changed.
     /// * [`Error::WriteTooLarge`], [`Error::Closed`]: nothing was changed.
-    /// * [`Error::Io`], [`Error::ReadOnly`]: the writes may reappear when the store is reopened,
-    ///   all or none, as those of [`Batch::commit`](crate::Batch::commit).
+    /// * [`Error::Corrupt`], or [`Error::Io`] of a table: the validation could not read a table.
+    ///   Nothing was changed.
+    /// * [`Error::Io`] of the log, [`Error::ReadOnly`]: the writes may reappear when the store is
+    ///   reopened, all or none, as those of [`Batch::commit`](crate::Batch::commit).
     pub fn commit(self, durability: impl Into<Option<Durability>>) -> Result<()> {
         self.commit_as(durability.into()).map(drop)
     }

@@ -92,9 +92,11 @@ impl TransactionOptions {
     /// it has read. A call that exceeds it fails with
     /// [`Error::TransactionTooLarge`](crate::Error::TransactionTooLarge).
     ///
-    /// Any number; default 1/4 of
-    /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max): 16 MiB with a budget
-    /// of 256 MiB. A commit has the limit of [`Batch::bytes`](crate::Batch::bytes), too.
+    /// Any number. Default: 1/4 of the [present limit of
+    /// memtables](crate::stats::MemoryStats::memtable_bytes_max) when the transaction begins. That
+    /// limit [adapts](crate::Options::memory_budget): with a budget of 256 MiB, the default is from
+    /// 4 to 16 MiB. In a [pool](crate::MemoryPool) it may be less. Set the limit for transactions
+    /// of a known size. A commit has the limit of [`Batch::bytes`](crate::Batch::bytes), too.
     pub fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = Some(bytes);
         self

@@ -159,7 +159,8 @@ impl<S: BuildHasher> CountMinSketch<S> {
         estimate
     }
 
-    /// Estimates how often the key was inserted; never too low.
+    /// Estimates how often the key was inserted; never too low, unless [`halve`](Self::halve) was
+    /// called.
     #[inline]
     #[must_use]
     pub fn estimate(&self, key: impl AsRef<[u8]>) -> u32 {
@@ -180,8 +181,8 @@ impl<S: BuildHasher> CountMinSketch<S> {
         Places::one_per_slice(hash, self.width).take(self.depth).map(|place| place as usize)
     }
 
-    /// Returns `false` only if no key with this hash was inserted, as
-    /// [`may_contain`](Self::may_contain).
+    /// Returns `false` only if no key with this hash was inserted, or its insertions were forgotten
+    /// by [`halve`](Self::halve).
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
