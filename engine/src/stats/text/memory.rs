@@ -153,7 +153,7 @@ mod tests {
             writing_bytes: 0,
             writing_bytes_max: 32 * MIB,
             block_cache_bytes: 200 * MIB,
-            block_cache_bytes_max: 207 * MIB,
+            block_cache_bytes_max: 204 * MIB,
             pinned_bytes: MIB,
             ..MemoryStats::default()
         };
@@ -185,7 +185,7 @@ filters       30.0 MiB     11.7 %   64.0 MiB   30.0 MiB (30)                 -
 writing            0 B      0.0 %   32.0 MiB  1.2 GiB (1200)    1.2 GiB (1200)
 indexes        2.0 MiB      0.8 %          -     2.0 MiB (2)                 -
 bookkeeping  700.0 KiB      0.3 %          -               -                 -
-block cache  200.0 MiB     78.1 %  207.0 MiB  1.2 GiB (1240)    1.3 GiB (1284)
+block cache  200.0 MiB     78.1 %  204.0 MiB  1.2 GiB (1240)    1.3 GiB (1284)
 free          11.3 MiB      4.4 %          -               -                 -
 total used   244.7 MiB     95.6 %  256.0 MiB               -                 -
 idle memtables flushed: 3 (24.0 MiB); memtables frozen at the limit: 7; waits for memtables: 1
