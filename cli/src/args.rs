@@ -18,9 +18,13 @@ use crate::{
 /// Keys and values are text with the escapes `\n`, `\t`, `\r`, `\\` and `\x41` (two hexadecimal
 /// digits), in arguments and in the output. `--hex` reads and prints hexadecimal digits instead.
 ///
-/// Exits with 0 on success. Exits with 1 if the key is absent, the store has problems, a scan or
-/// repair is incomplete, a migrated copy differs, or a benchmark found a wrong result. Exits with 2
-/// if the command failed, and with 130 after Ctrl-C.
+/// Exits with 0 on success. Exits with 1 if the key is absent, the store or backup set has
+/// problems, a scan or repair is incomplete, a migrated copy differs, or a benchmark found a wrong
+/// result. Exits with 2 if the command failed, and with 130 after Ctrl-C.
+///
+/// In a store with a merge operator of its program, only `verify`, `dump`, `upgrade` and `repair`
+/// work. Its backup sets can be listed, verified, pruned and restored. Compactions by `sieve` apply
+/// no compaction filter of the program, and build no filters by its prefix functions.
 #[derive(Debug, Parser)]
 #[command(name = "sieve", version)]
 pub(crate) struct Args {

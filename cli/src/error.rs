@@ -96,12 +96,15 @@ impl Error {
     pub(crate) fn advice(&self) -> Option<String> {
         let text = match self {
             Self::Store(sievedb::Error::Locked { .. }) => {
-                "close it there first; `get`, `scan`, `changes` and `dump` read beside a writer, and \
-                 `stats` reads its file STATS"
+                "close it there first; `get`, `scan` without `--skip-damaged`, `export`, \
+                 `keyspaces`, `ttl`, `history`, `explain`, `changes`, `dump` and `upgrade` read \
+                 beside a writer, and `stats` reads its file STATS"
                     .to_owned()
             }
             Self::Store(sievedb::Error::NoStore { .. }) => {
-                "`sieve put` and `sieve import` create a store".to_owned()
+                "`sieve put` and `sieve import` create a store; with `--keyspace`, add \
+                 `--create-keyspace`"
+                    .to_owned()
             }
             Self::Store(source) | Self::RefusedLine { source, .. }
                 if matches!(source, sievedb::Error::Corrupt { .. }) =>
@@ -242,7 +245,8 @@ impl fmt::Display for Error {
             Self::Problems { summary, .. } => f.write_str(summary),
             Self::Lost { count } => write!(
                 f,
-                "{} could not be read, listed above; the new store has all other data",
+                "{} could not be read, listed above; the new store has all other data, but no \
+                 key whose newest value may be lost, unless --keep-older is set",
                 counted(*count as u64, ["place", "places"])
             ),
             Self::Source(error) => write!(f, "{error}"),

@@ -5,9 +5,9 @@
 //! | code | meaning                                                               |
 //! |------|-----------------------------------------------------------------------|
 //! | 0    | success                                                               |
-//! | 1    | `get`, `ttl`, `history`: absent key; `verify`, `upgrade`: problems;   |
-//! |      | `scan`, `repair`: data skipped or lost; `migrate`: the copy differs;  |
-//! |      | `bench`: wrong result                                                 |
+//! | 1    | `get`, `ttl`, `history`: absent key; `verify`, `upgrade`,             |
+//! |      | `backup verify`, `backup prune`: problems; `scan`, `repair`: data     |
+//! |      | skipped or lost; `migrate`: the copy differs; `bench`: wrong result   |
 //! | 2    | the command failed, or its arguments are invalid                      |
 //! | 130  | interrupted by Ctrl-C; a long command prints its progress             |
 

@@ -19,8 +19,11 @@ use crate::{
 /// Creates, lists, verifies, prunes and restores backups, and keeps replicas of them.
 ///
 /// A backup set is a directory that has the content of each file once. So a backup copies only what
-/// is new since an earlier one. Backups of several stores can share a set. A checkpoint or restored
-/// store counts as the same store: use a new set for it.
+/// is new since an earlier one. A checkpoint or restored store counts as the same store: use a new
+/// set for it.
+///
+/// Backups of several stores can share a set. Then pass `--number` to `restore` and `replica`: by
+/// default, they use the store with the newest backup.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Adds a backup of a store that no process has open for writing.
@@ -44,10 +47,13 @@ pub(crate) enum Command {
         /// Directory of the backup set.
         set: PathBuf,
     },
-    /// Removes backups, and the files that no other backup needs. Keeps the newest in any case.
+    /// Removes backups, and the files that no other backup needs. Keeps the newest of each store.
     ///
-    /// Requires a rule. A backup is kept if any of the rules keeps it, or if its record is damaged.
-    /// A damaged record keeps all files of the set: delete it, unless it is the newest.
+    /// Requires a rule. The rules count the backups of each store, in UTC. Weeks begin on Monday. A
+    /// backup is kept if any of the rules keeps it, or if its record is damaged.
+    ///
+    /// A damaged record keeps all files of the set, and the command exits with 1. Other backups are
+    /// removed from the list all the same. Delete the record, unless it is the newest.
     #[command(group(
         clap::ArgGroup::new("rules")
             .args(["last", "daily", "weekly", "monthly"])
@@ -78,15 +84,20 @@ pub(crate) enum Command {
         set: PathBuf,
         /// Directory of the new store, missing or empty.
         dest: PathBuf,
-        /// Number of the backup, as printed by `sieve backup list`. Without `--to-sequence` or
-        /// `--to-time`, the log after it is not restored. Default: the newest backup that is not
-        /// after the requested point.
+        /// Number of the backup, as printed by `sieve backup list`.
+        ///
+        /// Without `--to-sequence` or `--to-time`, the log after it is not restored. Default: the
+        /// newest backup that is not after the requested point, of the store that has the newest
+        /// backup of the set.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         number: Option<u64>,
         /// Restore the last batch at or before this sequence number.
         #[arg(long, value_name = "N", conflicts_with = "to_time")]
         to_sequence: Option<u64>,
-        /// Restore the last batch at or before this Unix time, in seconds.
+        /// Restore up to this time of the store clock, in Unix seconds.
+        ///
+        /// Writes of up to a second before it, or of the interval of the archive, may be missing.
+        /// Values that have expired since are absent.
         #[arg(long, value_name = "SECONDS")]
         to_time: Option<UnixTime>,
         /// Restore only this keyspace. Can be repeated.
@@ -106,7 +117,8 @@ pub(crate) enum Command {
         /// only new files.
         #[arg(long)]
         refresh: bool,
-        /// Number of the backup of a new replica. Default: the newest, with its archived log.
+        /// Number of the backup of a new replica. Default: the newest backup of the set, of any
+        /// store, with its archived log.
         #[arg(long, value_name = "N", conflicts_with = "refresh",
               value_parser = clap::value_parser!(u64).range(1..))]
         number: Option<u64>,

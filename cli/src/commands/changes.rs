@@ -26,10 +26,20 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints the committed changes that the store retains, in order, one per line.
 ///
-/// A line has the sequence number, the keyspace, the kind, the key, and the value, separated by
-/// tabs. A keyspace without a known name is printed as `#` and its number, and the first `#` of a
-/// name as `\x23`. Requires a store opened with `Options::retain_changes`. Exits with 2 if the store
-/// retains no changes, or has dropped some after N.
+/// A line has the sequence number, the keyspace, the kind, and the fields of the kind, separated by
+/// tabs. `insert` has the key, the value and, if it expires, the Unix time in milliseconds. `merge`
+/// has the key and the operand, and `remove` the key. `remove_range` has the start and, if it is
+/// bounded, the exclusive end. Other kinds have no fields: `ingest` does not list its entries.
+///
+/// A keyspace without a known name is printed as `#` and its number, and the first `#` of a name as
+/// `\x23`.
+///
+/// Requires a store opened with `Options::retain_changes`. Exits with 2 if the store retains no
+/// changes, or has dropped some after N.
+///
+/// With `--follow`, or while a process has the store open for writing, also prints writes that are
+/// not synced yet. A power cut or a failed sync can undo them, and reuse their sequence numbers:
+/// rebuild copies of the data then.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

@@ -10,8 +10,9 @@ use crate::{error::Result, interrupt, text::counted};
 /// Copies a store into a new directory, by hard links where possible.
 ///
 /// The copy is a store of its own: it can be written, moved and deleted. On the same file system it
-/// takes no space at first. No process may have the store open for writing: such a process can
-/// take a checkpoint itself.
+/// takes only the space of the log at first: tables are linked, but the log and the large values
+/// that only the log has are copied. No process may have the store open for writing: such a process
+/// can take a checkpoint itself.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

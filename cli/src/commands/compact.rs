@@ -23,9 +23,10 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 ///
 /// `--from` and `--to` limit it to tables with a key in the range, of one keyspace.
 ///
-/// Drops replaced values and removed keys. Rewrites all tables of a keyspace unless they are one
-/// run already, and keeps the old tables until the new ones are durable. Ctrl-C cancels the
-/// compaction in progress and keeps the complete ones. To find damage, run `sieve verify`.
+/// Drops replaced values and removed keys, except those in a history. Rewrites all tables of a
+/// keyspace unless they are one run already, and keeps the old tables until the new ones are
+/// durable. Ctrl-C cancels the compaction in progress and keeps the complete ones. To find damage,
+/// run `sieve verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Format of the export.
     #[arg(long, value_name = "FORMAT")]
     format: Format,
-    /// File or directory, which must not exist. Default: standard output.
+    /// File, which must not exist, or directory, missing or empty. Default: standard output.
     #[arg(long, short, value_name = "PATH", required_if_eq("format", "rocksdb"))]
     output: Option<PathBuf>,
     /// Largest table of RocksDB, 1 to 4095 MiB.

@@ -26,8 +26,9 @@ use crate::{
     text::{Notation, counted},
 };
 
-/// Writes entries from standard input, in the format of `sieve scan` or `sieve export`. Creates the
-/// store if it does not exist.
+/// Writes entries from standard input, in the format of `sieve scan` or `sieve export`.
+///
+/// Creates the store if it does not exist; with `--keyspace`, only with `--create-keyspace`.
 ///
 /// Each line is one entry: the key, a tab, the value. An entry replaces the value of a present key.
 /// Write a tab in a key or value as `\t`, and a carriage return at the end of a line as `\r`. The
@@ -39,7 +40,8 @@ use crate::{
 /// `--ingest`, all earlier lines are stored. The entries are durable when the command exits. Prints
 /// their number.
 ///
-/// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130.
+/// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130. With
+/// `--ingest`, only complete keyspaces are stored: remove the directory that the message names.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -7,7 +7,8 @@ use crate::{error::Result, text::Notation};
 
 /// Adds a merge operand to the value of a key, durably, by the merge operator of the keyspace.
 ///
-/// A counter takes 8 bytes, big-endian: `--hex` with 16 digits.
+/// A counter takes 8 bytes, big-endian: `'\x00\x00\x00\x00\x00\x00\x00\x01'` adds 1. With `--hex`,
+/// the key is in hexadecimal digits, too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

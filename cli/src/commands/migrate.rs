@@ -25,7 +25,8 @@ use crate::{
 /// Copies a database of another engine into a new store, and verifies the copy.
 ///
 /// Each column family becomes a keyspace of the same name, with the newest value of each key. Merge
-/// operands are folded. Does not change the database, which no process may have open.
+/// operands are folded. Omits prepared transactions that were not committed: commit them with
+/// RocksDB first. Does not change the database, which no process may have open.
 ///
 /// Then reads the new store, and compares the number of entries and a digest of all keys and
 /// values. Prints both for each keyspace. Exits with 1 if one differs.

@@ -14,7 +14,9 @@ use crate::{
 /// Argument that reads the value from standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Writes a key with its value, durably. Creates the store if it does not exist.
+/// Writes a key with its value, durably.
+///
+/// Creates the store if it does not exist; with `--keyspace`, only with `--create-keyspace`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

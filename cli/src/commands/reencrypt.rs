@@ -9,7 +9,10 @@ use crate::{error::Result, text::counted};
 
 /// Encrypts all files again that do not use the last key of the key file.
 ///
-/// Prints the ids of the keys that files of the store still use.
+/// Prints the ids of the keys that files of the store still use. After an error, run it again.
+///
+/// Backups, archived logs and checkpoints keep their keys: never destroy a key that one of them
+/// needs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

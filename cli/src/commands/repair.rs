@@ -16,6 +16,10 @@ use crate::{
 /// Copies the readable data of a damaged store into a new store, and lists all losses.
 ///
 /// Lists each loss with its file, its keyspace and its range of keys, as far as they are known.
+///
+/// Omits keys whose newest value may be lost, and prints their number. `--keep-older` keeps them
+/// with the newest readable value.
+///
 /// Exits with 0 if nothing is lost, and with 1 if data is lost. Exits with 2 if no new store was
 /// written: invalid arguments, or a file that cannot be read or written.
 ///

@@ -27,6 +27,9 @@ const STATS: &str = "STATS";
 ///
 /// A store that another process has open is locked. For such a store, prints its file STATS, which
 /// the process writes if it sets the option `stats_file_interval`.
+///
+/// This command opens a closed store itself: counters start at 0, and filters and memory are those
+/// of this command, not of your program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
@@ -38,7 +41,7 @@ pub(crate) struct Args {
     /// `--watch=10` [default: 2].
     ///
     /// Reads the file STATS. Exits when the store is closed or its process has ended. For a closed
-    /// store, prints the last statistics.
+    /// store, prints the last file STATS, and exits with 2 if there is none.
     #[arg(
         long,
         value_name = "SECONDS",

@@ -27,6 +27,9 @@ use crate::{
 /// log. Probes each filter for every key of its table. Writes nothing and needs only read
 /// permission. No process may have the store open for writing. Also works if the store cannot be
 /// opened.
+///
+/// After a crash, the log or manifest may end with an incomplete record. It is only noted, with
+/// exit code 0. The next open for writing truncates it. Damage to the last record looks the same.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

@@ -12,8 +12,9 @@ pub struct RepairReport {
     pub lost: Vec<VerifyProblem>,
     /// Damaged files whose content is known from other files. Nothing is lost.
     pub replaced: Vec<VerifyProblem>,
-    /// Keys whose only values may be outdated. Counted by 64 bits of hash: of a billion keys one
-    /// may be missed in the count, but not in the store.
+    /// Keys whose only readable values may be outdated: omitted, unless
+    /// [`OlderValues::Keep`](crate::OlderValues::Keep) is passed. Counted by 64 bits of hash: of a
+    /// billion keys one may be missed in the count, but not in the store.
     pub older: u64,
     /// Tables read, including those with damaged blocks.
     pub tables: u64,
@@ -90,7 +91,10 @@ impl fmt::Display for RepairReport {
         }
         if self.older > 0 {
             let keys = counted(self.older, ["key", "keys"]);
-            write!(f, "; of {keys} only what may be older than that is left")?;
+            write!(
+                f,
+                "; omitted, unless older values were kept: {keys} whose newest value may be lost"
+            )?;
         }
         Ok(())
     }
@@ -120,12 +124,14 @@ mod tests {
             format!("lost: 000012.sst near byte 7: is gone\n{read}, 1 place cannot be read");
         let current = VerifyProblem { path: "CURRENT".into(), offset: 0, ..some.lost[0].clone() };
         let rebuilt = RepairReport { replaced: vec![current], ..nothing.clone() };
+        let older_text =
+            "; omitted, unless older values were kept: 2 keys whose newest value may be lost";
         let all = "its content is known from other files\nnothing is lost: ";
         let cases = [
             (rebuilt, format!("rebuilt: CURRENT: is gone; {all}{read}")),
             (nothing, format!("nothing is lost: {read}")),
             (some, damaged.clone()),
-            (older, damaged + "; of 2 keys only what may be older than that is left"),
+            (older, damaged + older_text),
         ];
         for (report, want) in cases {
             assert_eq!(report.to_string(), want);
