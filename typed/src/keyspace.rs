@@ -48,7 +48,9 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     ///   entries have other types. No entry was changed.
     /// * [`Error::Migration`]: a step failed. See [`Schema`].
     /// * [`Error::SchemaRecord`], [`Error::ReservedName`].
-    /// * [`Error::Engine`]: as [`Db::keyspace`], and of a write with durability `Disk`.
+    /// * [`Error::Engine`]: as [`Db::keyspace`], and of a write with durability `Disk`. So
+    ///   `ReadOnly` for an empty keyspace without a schema in a read-only store. In a migration
+    ///   also of reads, such as `MergeFailed`.
     #[expect(clippy::needless_pass_by_value, reason = "a schema is written for one open")]
     pub fn open(db: &Db, name: &str, schema: Schema) -> Result<Self> {
         check_name(name)?;

@@ -48,8 +48,9 @@ pub struct MergeValues<V, C = Postcard> {
 }
 
 impl<V, C: Codec<V>> MergeValues<V, C> {
-    /// Returns the operator `name`, a name of 1 to 255 bytes. `combine` takes the value, or an
-    /// older operand, and a newer operand. The first operand of an absent key becomes its value.
+    /// Returns the operator `name`, a name of 1 to 255 bytes that does not begin with `sieve.`.
+    /// `combine` takes the value, or an older operand, and a newer operand. The first operand of an
+    /// absent key becomes its value.
     #[must_use]
     pub fn new(
         name: impl Into<String>,

@@ -33,6 +33,11 @@ use crate::{
 /// entry that changes, or for all if the expiry changes. It has the durability of
 /// [`Options::durability`](sievedb::Options::durability).
 ///
+/// A write with its index entries must fit into a transaction of [default
+/// size](sievedb::TransactionOptions::bytes_max): from 4 to 16 MiB with a budget of 256 MiB. An
+/// index key and the key of its entry have at most 64 KiB together, encoded as a
+/// [tuple](crate::key).
+///
 /// ```
 /// use serde::{Deserialize, Serialize};
 /// use sievedb_typed::{Indexed, Schema, TypedKeyspace, sievedb::Db};
@@ -177,7 +182,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Key`], [`Error::Value`]: an entry cannot be decoded. [`Error::Engine`].
+    /// [`Error::Key`], [`Error::Value`]: an entry cannot be decoded. [`Error::Engine`], also
+    /// [`KeyTooLong`](sievedb::Error::KeyTooLong) of an index entry.
     pub fn rebuild(&self) -> Result<IndexChanges> {
         let mut changes = IndexChanges::default();
         for index in &self.indexes {

@@ -20,7 +20,9 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// # Errors
     ///
     /// [`Error::Encode`](crate::Error::Encode); [`Error::Value`](crate::Error::Value) if the old
-    /// value cannot be decoded; [`Error::Engine`](crate::Error::Engine).
+    /// value cannot be decoded; [`Error::Engine`](crate::Error::Engine), also
+    /// [`TransactionTooLarge`](sievedb::Error::TransactionTooLarge), and
+    /// [`KeyTooLong`](sievedb::Error::KeyTooLong) of an index entry.
     pub fn insert(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<()> {
         self.store(&key, value.borrow(), Expiry::Default)
     }
@@ -143,7 +145,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
 
     /// Changes the value of `key` from `expected` to `new`. `None` stands for no value, in both
     /// places. If the present value is not equal to `expected`, writes nothing and returns the
-    /// present value as the inner error.
+    /// present value as the inner error. The new value has the default TTL of the keyspace.
     ///
     /// # Errors
     ///
@@ -180,7 +182,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// stands for no value, in both places. Read and write are one atomic step. Returns the **new**
     /// value, unlike [`Keyspace::update`](sievedb::Keyspace::update).
     ///
-    /// `change` is called again if another write changes the key in between.
+    /// `change` is called again if another write changes the key in between. The new value has the
+    /// default TTL of the keyspace.
     ///
     /// # Errors
     ///

@@ -146,7 +146,8 @@ impl Schema {
     /// written by the untyped calls of [`sievedb`]. By default, such an open fails with
     /// [`Error::NoSchema`].
     ///
-    /// The entries are not checked. A read of an entry of another type is an error.
+    /// The entries are not checked. A read of an entry of another type is an error, or a wrong
+    /// value if its bytes decode as this type.
     #[must_use]
     pub fn adopt_untyped(mut self) -> Self {
         self.adopts_untyped = true;
