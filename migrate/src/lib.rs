@@ -13,6 +13,8 @@
 //! | entries           | deletions of keys and ranges, merge operands, blobs, ingested tables |
 //! | comparators       | bytewise, reverse bytewise                                          |
 //!
+//! Prepared transactions that were not committed are dropped.
+//!
 //! Other features are refused by name with [`Error::Unsupported`]: other comparators, user-defined
 //! timestamps, Zlib, BZip2 and custom compression, plain and cuckoo tables, `DBWithTTL`, and
 //! wide-column entities with columns other than the default one.

@@ -16,12 +16,14 @@ use crate::{
 /// Copies all entries of `source` into a new store `path`, a missing or empty directory. Then reads
 /// the store, and compares the number of entries and the digest of each keyspace.
 ///
-/// The store is `NAME.partial` until it is durable and verified. An error deletes it.
+/// The store is `NAME.partial` until it is durable and verified. An error deletes it, unless only
+/// the rename or its sync failed: the store is complete then.
 ///
 /// # Errors
 ///
 /// * [`Error::Output`]: `path` is not empty, or an interrupted call has left an unfinished store.
-///   Delete the unfinished store, then migrate again.
+///   Delete the unfinished store, then migrate again. Or the complete store cannot be renamed, or
+///   its new name cannot be synced.
 /// * [`Error::Source`], [`Error::Unsupported`]: the source cannot be read.
 /// * [`Error::Store`]: the new store cannot be written, or refuses an entry.
 /// * [`Error::Differs`]: a keyspace differs from the source.

@@ -8,7 +8,7 @@ use std::{
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of a migration. No store was created.
+/// An error of a migration. No store was created, unless [`Output`](Self::Output) says so.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -35,7 +35,8 @@ pub enum Error {
     },
     /// The new store cannot be written or read.
     Store(sievedb::Error),
-    /// The directory of the new store cannot be created.
+    /// The directory of the new store cannot be created. Or the store is complete, but cannot be
+    /// renamed to its final name, or the new name cannot be synced.
     Output(sievedb_migrate::Error),
     /// A keyspace of the new store differs from the source.
     Differs {

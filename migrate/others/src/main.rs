@@ -17,7 +17,7 @@ use sievedb_migrate_others::{Engine, Result, migrate, open};
 /// entries, their bytes and a digest of each keyspace.
 ///
 /// The store is `NAME.partial` until it is complete. After an interruption, delete `NAME.partial`,
-/// then migrate again.
+/// then migrate again. Exits with 2 if it fails or the copy differs.
 #[derive(Debug, Parser)]
 #[command(name = "sieve-migrate", version)]
 struct Args {

@@ -8,7 +8,8 @@ const NAME_BYTES_MAX: usize = 255;
 /// Returns the name of the subdirectory of a column family, the number `number` of an export.
 ///
 /// Keeps ASCII letters, digits, `-` and `_`, and writes each other byte as `%` and two hexadecimal
-/// digits. If the result is longer than 255 bytes, it is the number instead.
+/// digits. If the result is empty or longer than 255 bytes, it is the number between two `%`, such
+/// as `%7%`.
 ///
 /// # Examples
 ///
