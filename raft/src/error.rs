@@ -46,7 +46,8 @@ pub enum Error {
     /// Another release series of openraft has written the store. Contains its name, such as `0.9`.
     ReleaseSeries(String),
     /// The log and the state machine of this [`Db`](sievedb::Db) are in use: drop all of their
-    /// handles first.
+    /// handles first, also each [`SnapshotReceiver`](crate::SnapshotReceiver) and
+    /// [`SnapshotStream`](crate::SnapshotStream).
     InUse,
     /// Another store uses the directory of snapshots: choose one for each store.
     DirectoryInUse(PathBuf),
@@ -97,7 +98,8 @@ impl fmt::Display for Error {
                 f.write_str("open it with that release series")
             }
             Self::InUse => {
-                f.write_str("the log of the store is in use; drop its handles, also those of Raft")
+                f.write_str("the log of the store is in use; drop its handles: those of Raft, ")?;
+                f.write_str("the SnapshotReceiver and all snapshot streams")
             }
             Self::DirectoryInUse(path) => {
                 write!(f, "another store uses the snapshots in {}; ", path.display())?;

@@ -43,8 +43,10 @@
 //!   Opening the log completes an interrupted installation.
 //! * **Memory.** Building, checking or installing a snapshot takes 8 MiB and the memory of its log
 //!   entries. Writes of applied entries take 4 MiB and an entry. With 0.10, decoded entries take
-//!   another 4 MiB and an entry; openraft 0.9 passes up to 64 entries at once. The store's budget
-//!   excludes all of this. A [memory pool](sievedb::MemoryPool) includes the snapshots.
+//!   another 4 MiB and an entry. Openraft 0.9 reads all entries at once that become committed at
+//!   once: usually up to 4 MiB and an entry, after an election more. After a restart it reads up to
+//!   64 entries at once. The store's budget excludes all of this. A [memory
+//!   pool](sievedb::MemoryPool) includes the snapshots.
 //!
 //! ```
 //! use openraft::BasicNode;

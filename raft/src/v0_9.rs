@@ -127,7 +127,9 @@ impl Options {
     ///   has written the store.
     /// * [`Error::DirectoryInUse`](crate::Error::DirectoryInUse): another store uses the directory.
     /// * [`Error::InUse`](crate::Error::InUse): an earlier call for this `db` has returned a log,
-    ///   and not all of its handles are dropped. Wait for the tasks of openraft to end.
+    ///   and not all handles are dropped: those of the log and the state machine, each
+    ///   [`SnapshotReceiver`](crate::SnapshotReceiver) and each snapshot stream. Wait for the tasks
+    ///   of openraft to end.
     pub fn open<C: Types, A: Application<Request = C::D, Response = C::R>>(
         &self,
         db: &Db,

@@ -112,7 +112,7 @@ pub struct Settings {
     /// Create the node, in an empty directory. Not for the restart of a node
     #[arg(long)]
     pub new: bool,
-    /// Entries after which a snapshot is built, and the log is purged
+    /// Entries after which a snapshot is built, and the log is purged except for a tenth as many
     #[arg(long, default_value_t = 10_000)]
     pub snapshot_entries: u64,
     /// Size of the parts in which a snapshot is sent, in bytes
