@@ -1,9 +1,9 @@
-//! The frontier of a web crawler: each URL is fetched once, the most urgent first, by several
-//! threads.
+//! The frontier of a web crawler: each URL is fetched once, or again after a crash, the most urgent
+//! first, by several threads.
 //!
 //! `seen` has every URL that was ever found: most lookups are of absent keys, which costs a cache
-//! miss each. `frontier` orders the URLs that are due by priority. A crash loses no URL: it is in
-//! the frontier, or leased to a worker until its lease is over.
+//! miss each. `frontier` orders the URLs that are due by priority. A crash of the process loses no
+//! URL: it is in the frontier, or leased to a worker until the frontier is opened again.
 //!
 //! `cargo run -p sievedb --example url_frontier`
 

@@ -2,10 +2,12 @@
 //!
 //! * **Isolation.** A transaction reads a snapshot. A commit fails if a key that the transaction
 //!   has written was written after it began, as with Fedimint's own RocksDB backend.
-//! * **Durability.** A commit blocks until it is on disk. One that fails is not visible.
+//! * **Durability.** A commit blocks until it is on disk. One that fails is not visible, but after
+//!   an I/O error it may reappear, whole, when the store is reopened.
 //! * **Size.** A commit fails above 3/4 of the limit of memtables: 48 MiB with a budget of 256 MiB.
 //! * **Cost.** Reads block the calling task for as long as the disk takes. Streams of entries read
 //!   the store while they are polled, so they take little memory.
+//! * **Errors.** A stream panics if a read fails, as in Fedimint's RocksDB backend.
 //!
 //! ```
 //! use fedimint_core::db::{Database, IRawDatabaseExt as _};
