@@ -243,10 +243,11 @@ async fn poll_commit<T>(
     batch: &mut Batch,
     mut commit: impl FnMut(&mut Batch, OnStall) -> sievedb::Result<T>,
 ) -> Result<T> {
+    // Kept between the polls: it notifies the task after each piece of background work.
+    let mut room = None;
     let committed = poll_fn(|context| match commit(batch, OnStall::Refuse) {
         Err(sievedb::Error::WouldStall { delay: None, .. }) => {
-            // Notifies the task after each piece of background work.
-            match pin!(batch.room()).poll(context) {
+            match pin!(room.insert(batch.room())).poll(context) {
                 Poll::Ready(Ok(())) => {
                     context.waker().wake_by_ref();
                     Poll::Pending
