@@ -11,13 +11,14 @@ use crate::{
 const IO: i32 = 5;
 const NO_SPACE: i32 = 28;
 
-/// An idle store on a disk that can fail, and the compaction that it has claimed.
-fn begun() -> (Arc<FaultFs>, Fixture, Job) {
+/// An idle store on a disk that can fail, and the compaction of two runs of `entries` entries that
+/// it has claimed.
+fn begun(entries: u64) -> (Arc<FaultFs>, Fixture, Job) {
     let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
     let shared = Arc::clone(&faults);
     let fixture = Fixture::with_seed(1, |options| options.fs(shared));
-    fixture.write_run(100);
-    fixture.write_run(100);
+    fixture.write_run(entries);
+    fixture.write_run(entries);
     fixture.rest();
     fixture.advance(300);
     let job = fixture.claim().expect("it rests");
@@ -28,7 +29,7 @@ fn begun() -> (Arc<FaultFs>, Fixture, Job) {
 /// the keyspace changes.
 #[test]
 fn a_full_disk_ends_it() {
-    let (faults, fixture, job) = begun();
+    let (faults, fixture, job) = begun(100);
     faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
     assert!(fixture.store().carry_out(&job), "it is no error");
     assert!(fixture.store().scheduler.state.lock().full_disk.error().is_none());
@@ -45,7 +46,7 @@ fn a_full_disk_ends_it() {
 /// An aborted compaction does not prove that there is room, so a full disk is reported once.
 #[test]
 fn it_leaves_alone_that_others_wait_for_room() {
-    let (faults, fixture, job) = begun();
+    let (faults, fixture, job) = begun(100);
     faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING).suffix(".sst"));
     fixture.write_to("other");
     let flush = fixture.store().claim().expect("a memtable is frozen");
@@ -57,12 +58,7 @@ fn it_leaves_alone_that_others_wait_for_room() {
 /// Otherwise they wait for its end, with one worker.
 #[test]
 fn it_wakes_tasks_that_wait_for_room() {
-    let fixture = Fixture::new();
-    fixture.write_run(2000);
-    fixture.write_run(2000);
-    fixture.rest();
-    fixture.advance(300);
-    let job = fixture.claim().expect("it rests");
+    let (_, fixture, job) = begun(2000);
     let (scheduler, wakes) = (&fixture.store().scheduler, Wakes::new());
     scheduler.room_waits().add(&mut None, &Arc::clone(&wakes).into());
     scheduler.wake();
