@@ -2,20 +2,34 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
+    net::TcpListener,
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{self, Child, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use sievedb_cluster::{Result, client::Client, places::Places};
+use sievedb_cluster::{Result, client::Client};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Returns a free port. It is below those that the system gives to connections, which might take it
+/// before a node listens.
+fn free_port() -> u16 {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+
+    let first = u16::try_from(process::id() % 20_000).unwrap_or_default();
+    let next = || 10_000 + (first + TAKEN.fetch_add(1, Relaxed)) % 20_000;
+    std::iter::repeat_with(next)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .unwrap_or_default()
+}
+
 /// Starts a cluster of one node. Returns its URL, and its output after the summary.
 fn start(dir: &Path) -> Result<(Child, String, BufReader<ChildStdout>)> {
-    let port = Places::loopback(1)?.peer_address(1).port();
+    let port = free_port();
     let mut start = Command::new(PROGRAM);
     start.arg("start").arg(dir).args(["--nodes", "1", "--port", &port.to_string()]);
     let mut start = start.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -67,7 +81,7 @@ async fn a_start_at_other_ports_names_the_port() -> Result<()> {
     let (mut first, url, _lines) = start(dir.path())?;
     kill(&url).await?;
     first.wait()?;
-    let other = Places::loopback(1)?.peer_address(1).port().to_string();
+    let other = free_port().to_string();
     let mut second = Command::new(PROGRAM);
     let output = second.arg("start").arg(dir.path()).args(["--port", &other]).output()?;
     let message = String::from_utf8(output.stderr)?;
