@@ -187,16 +187,21 @@ impl LogFiles {
         Ok(())
     }
 
+    /// Returns `true` if the newest segment accepts a record.
+    pub(super) fn has_room(&self, host: &impl LogHost) -> bool {
+        let newest = self.segments.back().filter(|_| self.writer.is_some());
+        newest.is_some_and(|newest| newest.bytes_with_values() < host.segment_bytes())
+    }
+
     /// Seals a full segment, and begins the next one if no segment accepts records.
     fn make_room(&mut self, host: &impl LogHost) -> Result<()> {
-        let newest = self.segments.back().filter(|_| self.writer.is_some());
-        if newest.is_some_and(|newest| newest.bytes_with_values() >= host.segment_bytes()) {
+        if self.has_room(host) {
+            return Ok(());
+        }
+        if self.writer.is_some() {
             self.seal_segment()?;
         }
-        if self.writer.is_none() {
-            self.begin_segment(host)?;
-        }
-        Ok(())
+        self.begin_segment(host)
     }
 
     /// Seals the current segment. It accepts no more records, even if sealing fails.

@@ -8,6 +8,8 @@
 //! | insert  | [`Write::insert`]           | none: memtables take concurrent inserts       |
 //! | publish | [`PublishQueue`]            | queue: visible in sequence order              |
 //!
+//! A short write that finds no other one takes these steps at once: see [`commit_sole`].
+//!
 //! An asynchronous commit is published before its sync, and awaited as a [`DurableWait`].
 //!
 //! Locks are taken in this order:
@@ -29,6 +31,7 @@ mod placement;
 mod publish;
 mod segment_file;
 mod shared_log;
+mod sole_write;
 mod sync_group;
 mod sync_turns;
 #[cfg(test)]
@@ -42,9 +45,10 @@ mod write_encoder;
 pub(crate) use durable_waits::{DurableWait, DurableWaits};
 pub(crate) use key_slots::KeySlot;
 pub(crate) use log_segment::{LogSize, WrittenSegment};
-pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
+pub(crate) use placement::{Always, Numbers, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue, WakerId};
 pub(crate) use shared_log::{LogHost, SharedLog};
+pub(crate) use sole_write::commit_sole;
 pub(crate) use sync_turns::SyncedWaiters;
 pub(crate) use wakers::wake_all;
 pub(crate) use watches::{WatchId, WatchedKeys, WrittenKey};

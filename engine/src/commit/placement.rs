@@ -74,6 +74,17 @@ fn queued_bytes(record: &PendingRecord) -> usize {
     record.payload.bytes().len() + usize::try_from(values).unwrap_or(usize::MAX)
 }
 
+/// Sequence numbers of a write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers {
+    /// Number of its first entry.
+    pub(crate) first: SequenceNumber,
+    /// Number of its last entry.
+    pub(crate) last: SequenceNumber,
+    /// A memtable was frozen.
+    pub(crate) froze: bool,
+}
+
 /// State under the placement lock.
 #[derive(Debug)]
 pub(crate) struct Placement {
@@ -200,14 +211,17 @@ impl Placement {
         self.pending_bytes
     }
 
+    /// Returns `true` if no write is queued or in flight: everything placed is visible.
+    pub(crate) fn is_idle(&self, publish: &PublishQueue) -> bool {
+        self.pending.records.is_empty() && publish.visible() == self.last_placed
+    }
+
     /// Assigns sequence numbers and memtables to `write`, and queues its record. Returns `true` if
     /// a memtable was frozen.
     ///
-    /// A full memtable is frozen first: a batch is never divided over two memtables.
-    ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is unchanged.
+    /// As [`number`](Self::number).
     pub(crate) fn place(
         &mut self,
         publish: &PublishQueue,
@@ -215,6 +229,25 @@ impl Placement {
         payload: Payload,
         waits: bool,
     ) -> Result<(Arc<InFlight>, bool)> {
+        let Numbers { first, last, froze } = self.number(publish, write)?;
+        let record = PendingRecord { sequence: first, payload };
+        self.pending_bytes += queued_bytes(&record);
+        let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));
+        let waiter = waits.then(|| Arc::clone(&in_flight));
+        self.pending.push(record, Origin { last, waiter });
+        publish.push(Arc::clone(&in_flight));
+        Ok((in_flight, froze))
+    }
+
+    /// Assigns sequence numbers and memtables to `write`. The caller logs its record before it
+    /// releases the placement lock, unless it queues the record.
+    ///
+    /// A full memtable is frozen first: a batch is never divided over two memtables.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is unchanged.
+    pub(crate) fn number(&mut self, publish: &PublishQueue, write: &mut Write) -> Result<Numbers> {
         for target in &write.targets {
             target.tree.check()?;
         }
@@ -241,14 +274,8 @@ impl Placement {
         }
         self.last_placed = last;
         self.slots.note(write, last);
-        let record = PendingRecord { sequence: first, payload };
-        self.pending_bytes += queued_bytes(&record);
-        let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));
-        let waiter = waits.then(|| Arc::clone(&in_flight));
-        self.pending.push(record, Origin { last, waiter });
-        self.watches.note(&in_flight);
-        publish.push(Arc::clone(&in_flight));
-        Ok((in_flight, froze))
+        self.watches.note(write);
+        Ok(Numbers { first, last, froze })
     }
 
     pub(crate) fn end_watch(&mut self, watch: WatchId) {

@@ -101,9 +101,9 @@ impl PublishQueue {
         self.visible.load(Acquire)
     }
 
-    /// Makes the history visible up to `sequence`, in a follower. Call [`notify`](Self::notify)
-    /// afterwards.
-    pub(crate) fn follow(&self, sequence: SequenceNumber) {
+    /// Makes the history visible up to `sequence`, while the queue is empty and no write can be
+    /// placed. Call [`notify`](Self::notify) afterwards.
+    pub(crate) fn advance(&self, sequence: SequenceNumber) {
         debug_assert!(self.visible() <= sequence, "the history goes back");
         // Release: a reader that loads the number sees the memtable entries.
         self.visible.store(sequence, Release);

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     path::Path,
+    slice,
     sync::Arc,
 };
 
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     Durability, Error, Result,
     file_name::FileName,
-    log::{Position, Writer, values::ValueFile},
+    log::{PendingRecord, Position, Writer, values::ValueFile},
     sync::{
         Mutex, MutexGuard,
         atomic::{
@@ -96,6 +97,29 @@ pub(crate) struct SharedLog {
     written: AtomicU64,
     /// Sequence number up to which placed writes are durable, or failed.
     synced: AtomicU64,
+}
+
+/// The lock of a log whose newest segment accepts a record.
+#[derive(Debug)]
+pub(crate) struct LockedLog<'a> {
+    written: &'a AtomicU64,
+    files: MutexGuard<'a, LogFiles>,
+}
+
+impl LockedLog<'_> {
+    /// Passes the record of a write to the operating system. `last` is its last sequence number,
+    /// and no earlier record is queued.
+    pub(crate) fn append(
+        &mut self,
+        host: &impl LogHost,
+        record: &PendingRecord,
+        last: SequenceNumber,
+    ) -> Result<()> {
+        debug_assert!(self.written.load(Acquire) < record.sequence, "a number of another write");
+        self.files.append(host, slice::from_ref(record), last)?;
+        self.written.store(last, Release);
+        Ok(())
+    }
 }
 
 impl SharedLog {
@@ -189,6 +213,13 @@ impl SharedLog {
             return Ok(());
         }
         self.write_pending(host, &mut files)
+    }
+
+    /// Locks the log for one record. Returns `None` if another thread has the lock, or if the next
+    /// record begins a segment.
+    pub(crate) fn try_lock(&self, host: &impl LogHost) -> Option<LockedLog<'_>> {
+        let files = self.files.try_lock()?;
+        files.has_room(host).then_some(LockedLog { written: &self.written, files })
     }
 
     /// Returns the position up to which the log is known to be durable.

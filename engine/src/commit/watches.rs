@@ -43,9 +43,9 @@ struct Watch {
 }
 
 impl Watch {
-    fn note(&mut self, write: &InFlight) {
+    fn note(&mut self, write: &Write) {
         if self.written.is_none() {
-            self.written = self.keys.first_written(&write.write);
+            self.written = self.keys.first_written(write);
         }
     }
 }
@@ -60,7 +60,7 @@ impl Watches {
         let id = WatchId(self.next_id);
         self.next_id += 1;
         let mut watch = Watch { id, keys, written: None };
-        in_flight.iter().for_each(|write| watch.note(write));
+        in_flight.iter().for_each(|in_flight| watch.note(&in_flight.write));
         self.watches.push(watch);
         id
     }
@@ -78,7 +78,7 @@ impl Watches {
     }
 
     #[inline]
-    pub(super) fn note(&mut self, write: &InFlight) {
+    pub(super) fn note(&mut self, write: &Write) {
         for watch in &mut self.watches {
             watch.note(write);
         }
@@ -105,7 +105,7 @@ mod tests {
         let (in_flight, later) = ([write(1), write(2)], [write(3), write(4)]);
         let mut watches = Watches::default();
         let id = watches.begin(Arc::new(AllKeys), &in_flight);
-        later.iter().for_each(|write| watches.note(write));
+        later.iter().for_each(|in_flight| watches.note(&in_flight.write));
         assert!(in_flight.iter().chain(&later).all(|write| Arc::strong_count(write) == 1));
         assert!(watches.take(id).is_some());
         assert!(watches.take(id).is_none());

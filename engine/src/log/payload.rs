@@ -99,6 +99,11 @@ impl Payload {
         &self.bytes
     }
 
+    /// Returns the stored form.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+
     pub(super) const fn transform(&self) -> Transform {
         self.transform
     }

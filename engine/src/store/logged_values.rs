@@ -56,7 +56,7 @@ use crate::{
 };
 
 /// Shorter values are in the log: a write call for each costs more than a copy.
-const VALUE_BYTES_MIN: u64 = 1 << 10;
+pub(super) const VALUE_BYTES_MIN: u64 = 1 << 10;
 
 /// Buffer of an open file. A shorter value and its checksum are one append.
 const BUFFER_BYTES: usize = 32 << 10;

@@ -23,7 +23,7 @@
 //!
 //! [`expiry`]: sievedb_format::expiry
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use sievedb_format::{
     Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX,
     codec::{VARINT_BYTES_MAX, varint_bytes},
@@ -242,7 +242,10 @@ impl BatchEncoder {
             left >>= 7;
         }
         self.bytes[VARINT_BYTES_MAX - 1] &= 0x7f;
-        Bytes::from(self.bytes).slice(start..)
+        let mut payload = Bytes::from(self.bytes);
+        // A slice would be counted, in memory of its own.
+        payload.advance(start);
+        payload
     }
 
     fn entry(&mut self, op: u8, keyspace: u64) {

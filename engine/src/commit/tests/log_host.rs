@@ -16,6 +16,7 @@ use crate::{
     Durability, Error, KeyspaceOptions, Result,
     commit::{
         LogHost, PlacedWrite, Placement, PublishQueue, SharedLog, SyncedWaiters, WriteEncoder,
+        commit_sole,
     },
     fs::{Fs, Loss},
     log::{Payload, Position, Writer},
@@ -90,6 +91,19 @@ impl Host {
     ) -> Option<(SequenceNumber, Result<()>)> {
         let mut write =
             WriteEncoder::single_value(HASH_SEED, &self.tree, key.as_bytes(), None, b"").unwrap();
+        if durability == Durability::OsBuffer {
+            let mut first = None;
+            let sole = commit_sole(self, &self.log, &self.publish, &mut write, |placement, _| {
+                self.check_writable()?;
+                first = Some(placement.last_placed() + 1);
+                Ok(Some(()))
+            });
+            match sole {
+                Ok(None) => {}
+                Ok(Some((numbers, ()))) => return Some((numbers.last, Ok(()))),
+                Err(error) => return Some((first?, Err(error))),
+            }
+        }
         let payload = Payload::new(write.payload.clone());
         let in_flight = {
             let mut placement = self.placement.lock();

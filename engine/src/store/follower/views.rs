@@ -69,7 +69,7 @@ impl Store {
         if self.options.follow && last > shown {
             self.versions.note_shown(shown);
         }
-        self.writer.publish().follow(last);
+        self.writer.publish().advance(last);
     }
 
     fn shown_up_to(&self, last: SequenceNumber) -> SequenceNumber {

@@ -3,6 +3,8 @@
 //! | file             | content                                                     |
 //! |------------------|-------------------------------------------------------------|
 //! | `mod`            | the history, and the steps of a write                       |
+//! | [`admission`]    | whether a write may be placed                               |
+//! | [`sole`]         | a short write while there is no other one                   |
 //! | [`throttle`]     | delays of writes, by the debt of background work            |
 //! | [`stall`]        | writes that are refused instead, and waits for room         |
 //! | [`room_turn`]    | the turn of a write that waits for room                     |
@@ -11,8 +13,10 @@
 //! The steps are those of [`commit`](crate::commit), and so are the locks: sync turn, log files,
 //! placement, publish queue, in this order. The placement lock stops all writes.
 
+mod admission;
 pub(super) mod rewrite_log;
 pub(super) mod room_turn;
+mod sole;
 pub(crate) mod stall;
 pub(super) mod throttle;
 
@@ -22,7 +26,9 @@ use sievedb_format::SequenceNumber;
 use sievedb_sstable::BlobReference;
 
 use self::{
+    admission::Admission,
     room_turn::{RoomTurn, RoomTurns},
+    sole::Attempt,
     stall::{OnStall, Stall},
     throttle::{Pressure, Room, pressure, stall_reason},
 };
@@ -31,7 +37,7 @@ use crate::{
     Durability, Error, Result, StallReason,
     commit::{
         DurableWait, DurableWaits, InFlight, LogHost, Placed, PlacedWrite, Placement, PublishQueue,
-        SharedLog, SyncedWaiters, Validate, Verdict, Write,
+        SharedLog, SyncedWaiters, Validate, Write,
     },
     log::Payload,
     memory::MemoryUse,
@@ -208,6 +214,16 @@ impl Store {
             OnStall::Wait => self.throttle(write)?,
             OnStall::Refuse => self.refuse_stall(write)?,
         }
+        if durability == Durability::OsBuffer {
+            match self.commit_sole(write, condition)? {
+                Attempt::Visible(last, wakes) => {
+                    self.end_commit(write, wakes);
+                    return Ok(Some(last));
+                }
+                Attempt::ConditionFails => return Ok(None),
+                Attempt::Queue => {}
+            }
+        }
         // A more durable write passes the queued records on anyway.
         let mut passes_on = false;
         if durability == Durability::Memory {
@@ -219,7 +235,7 @@ impl Store {
             }
             passes_on = queued_bytes + write.payload.len() as u64 >= bytes_max;
         }
-        let Some((placed, mut wakes)) = self.place(on_stall, write, durability, condition)? else {
+        let Some((placed, wakes)) = self.place(on_stall, write, durability, condition)? else {
             return Ok(None);
         };
         if passes_on {
@@ -238,6 +254,26 @@ impl Store {
             Err(error) => (SyncedWaiters::default(), Some(error)),
         };
         let in_flight = placed.publish(synced);
+        if let Some(error) = failed {
+            self.wake_workers(wakes);
+            *write = in_flight.write.unplaced();
+            return Err(error);
+        }
+        self.end_commit(&in_flight.write, wakes);
+        Ok(Some(in_flight.last))
+    }
+
+    /// Counts a visible `write`, and begins the work that it made due. `wakes` if it froze a
+    /// memtable.
+    fn end_commit(&self, write: &Write, wakes: bool) {
+        self.wake_workers(wakes);
+        self.count(write);
+        self.run_inline();
+    }
+
+    /// Fits the block cache to the memtables, and notifies the workers if `wakes` is set or work is
+    /// due.
+    fn wake_workers(&self, mut wakes: bool) {
         if self.tables.memory.is_fit_due() {
             self.tables.fit_cache();
             // A worker freezes memtables once no thread writes.
@@ -246,13 +282,6 @@ impl Store {
         if wakes {
             self.scheduler.wake();
         }
-        if let Some(error) = failed {
-            *write = in_flight.write.unplaced();
-            return Err(error);
-        }
-        self.count(&in_flight.write);
-        self.run_inline();
-        Ok(Some(in_flight.last))
     }
 
     /// Makes asynchronous commits durable on this thread, in a store without workers.
@@ -319,41 +348,9 @@ impl Store {
         let waits = durability > Durability::Memory;
         loop {
             let mut placement = self.writer.placement();
-            // Under the lock: a close waits for what is placed.
-            self.check_open()?;
-            self.versions.check_writable()?;
-            // Before the condition, which the clear may change.
-            let clear = write.targets.iter().find_map(|target| target.tree.clear_in_flight());
-            if let Some(clear) = clear {
-                drop(placement);
-                self.stall(|| self.writer.publish().wait_visible(clear));
-                continue;
-            }
-            let ingesting = write.targets.iter().find(|target| target.tree.is_ingesting());
-            if let Some(target) = ingesting {
-                drop(placement);
-                self.end_turn(turn);
-                if on_stall == OnStall::Refuse {
-                    return Err(Stall::INGEST.into());
-                }
-                self.stall(|| target.tree.wait_ingested());
-                continue;
-            }
-            match condition.check(&mut Placed::new(&mut placement, self.writer.publish()))? {
-                Verdict::Holds
-                    if turn.is_none() && self.is_behind_turn(write.charge_bytes())
-                        || self.room(write.charge_bytes())? == Room::Wait =>
-                {
-                    drop(placement);
-                    if on_stall == OnStall::Refuse {
-                        return Err(self.refusal(Stall::FULL, write.charge_bytes()));
-                    }
-                    self.stall(|| self.wait_for_room(turn, write.charge_bytes()))?;
-                }
-                Verdict::Holds => {
-                    let froze_largest = self.freeze_largest();
-                    let last = placement.last_placed();
-                    self.versions.note_time(|| self.options.clock.now(), last);
+            match self.admit(&mut placement, turn.is_some(), write, condition)? {
+                Admission::Granted => {
+                    let froze_largest = self.begin_placing(&placement);
                     write.refer_to(mem::take(&mut references));
                     let placed = placement.place(self.writer.publish(), write, payload, waits);
                     let (in_flight, froze) = placed.inspect_err(|_| write.refer_to_none())?;
@@ -362,14 +359,40 @@ impl Store {
                     let placed = PlacedWrite::new(self, self.writer.publish(), in_flight);
                     return Ok(Some((placed, froze || froze_largest)));
                 }
-                Verdict::Fails => return Ok(None),
-                Verdict::Undecided(sequence) => {
+                Admission::ConditionFails => return Ok(None),
+                Admission::AfterClear(clear) => {
+                    drop(placement);
+                    self.stall(|| self.writer.publish().wait_visible(clear));
+                }
+                Admission::AfterIngest(target) => {
+                    drop(placement);
+                    self.end_turn(turn);
+                    if on_stall == OnStall::Refuse {
+                        return Err(Stall::INGEST.into());
+                    }
+                    self.stall(|| write.targets[target].tree.wait_ingested());
+                }
+                Admission::NoRoom => {
+                    drop(placement);
+                    if on_stall == OnStall::Refuse {
+                        return Err(self.refusal(Stall::FULL, write.charge_bytes()));
+                    }
+                    self.stall(|| self.wait_for_room(turn, write.charge_bytes()))?;
+                }
+                Admission::Undecided(sequence) => {
                     drop(placement);
                     self.writer.publish().wait_visible(sequence);
                     condition.decide()?;
                 }
             }
         }
+    }
+
+    /// Prepares to place a write that was admitted. Returns whether a memtable was frozen.
+    fn begin_placing(&self, placement: &Placement) -> bool {
+        let froze_largest = self.freeze_largest();
+        self.versions.note_time(|| self.options.clock.now(), placement.last_placed());
+        froze_largest
     }
 
     /// Returns the payload of `write`, and the places of its values in blob files. A condition may

@@ -1,0 +1,61 @@
+//! A short write while there is no other one: see [`commit_sole`].
+
+use sievedb_format::SequenceNumber;
+
+use super::admission::Admission;
+use crate::{
+    Result,
+    commit::{Validate, Write, commit_sole},
+    store::{Store, logged_values::VALUE_BYTES_MIN},
+};
+
+/// Result of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// The write is visible up to this number. Whether a memtable was frozen, too.
+    Visible(SequenceNumber, bool),
+    ConditionFails,
+    /// The write is unchanged, and must be queued.
+    Queue,
+}
+
+impl Store {
+    /// Commits `write` with the durability of the operating system, if it is short and there is no
+    /// other one.
+    ///
+    /// # Errors
+    ///
+    /// The write is not visible, and `write` is unchanged.
+    pub(super) fn commit_sole(
+        &self,
+        write: &mut Write,
+        condition: &mut impl Validate,
+    ) -> Result<Attempt> {
+        // Longer values may be beside the log, and several entries are compressed: both takes time
+        // without a lock.
+        if write.entries.len() != 1 || write.payload.len() as u64 >= VALUE_BYTES_MIN {
+            return Ok(Attempt::Queue);
+        }
+        let mut refusal = None;
+        let (log, publish) = (self.writer.log(), self.writer.publish());
+        let sole = commit_sole(self, log, publish, write, |placement, write| {
+            match self.admit(placement, false, write, condition)? {
+                Admission::Granted => Ok(Some(self.begin_placing(placement))),
+                other => {
+                    refusal = Some(other);
+                    Ok(None)
+                }
+            }
+        })?;
+        if let Some((numbers, froze_largest)) = sole {
+            return Ok(Attempt::Visible(numbers.last, numbers.froze || froze_largest));
+        }
+        match refusal {
+            Some(Admission::ConditionFails) => return Ok(Attempt::ConditionFails),
+            // The next check expects it, and no write is in flight to wait for.
+            Some(Admission::Undecided(_)) => condition.decide()?,
+            _ => {}
+        }
+        Ok(Attempt::Queue)
+    }
+}
