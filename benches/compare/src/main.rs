@@ -85,7 +85,7 @@ struct Options {
     /// Ratios of data to memory, separated by commas. Default: cached and ten-times.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     fits: Vec<Fit>,
-    /// Only what the promises need, of the engines that they name, a second each.
+    /// Only what the promises need, of the engines that they name, a few seconds each.
     #[arg(
         long,
         value_name = "TOPIC",
@@ -120,9 +120,6 @@ struct Options {
     #[arg(long)]
     small: bool,
 }
-
-/// Seconds of a workload for the promises: all of it is to take less than 25 minutes.
-const PROMISES_SECONDS: f64 = 1.0;
 
 impl Options {
     fn plan(&self) -> Result<Plan> {
@@ -161,7 +158,7 @@ impl Options {
         Settings {
             keys: self.keys,
             lookups: self.lookups,
-            seconds_max: if self.promises.is_some() { PROMISES_SECONDS } else { self.seconds },
+            seconds_max: self.promises.map_or(self.seconds, Topic::seconds),
             load_seconds_max: self.load_seconds,
             total_bytes,
             tombstones: promises::TOMBSTONES_ASKED,

@@ -47,6 +47,15 @@ impl Topic {
             Self::Writes => writes::cases(cores),
         }
     }
+
+    /// Returns the seconds after which a workload other than a load ends.
+    pub(crate) const fn seconds(self) -> f64 {
+        match self {
+            Self::Engines | Self::Memory => 1.0,
+            // Each engine fills several memtables, so that their flushes count.
+            Self::Writes => 5.0,
+        }
+    }
 }
 
 /// The contestants that the promises name, and redb.

@@ -353,11 +353,8 @@ impl<E: Engine> Session<'_, E> {
     fn change(&mut self, change: Change, model: &mut Model) -> Result<Duration> {
         let settings = &self.task.settings;
         let load = matches!(change, Change::Load | Change::LoadAscending);
-        let limit = if load {
-            Limit { operations: settings.keys, seconds: settings.load_seconds_max }
-        } else {
-            Limit { operations: settings.lookups, seconds: settings.seconds_max }
-        };
+        let seconds = if load { settings.load_seconds_max } else { settings.seconds_max };
+        let limit = Limit { operations: settings.keys, seconds };
         let seed = mix(settings.seed ^ self.task.round);
         let count = {
             let mut changes = Changes::new(change, self.engine, model, settings.keys, seed);
