@@ -112,6 +112,12 @@ impl Memtable {
         size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
     }
 
+    /// Returns `true` if the memtable takes at least the memory passed to [`new`](Self::new).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.memory_bytes() >= self.memory_bytes_target
+    }
+
     /// Returns the bytes of entries in anonymous memory maps: all but the first 8 KiB, which are on
     /// the heap.
     #[must_use]

@@ -260,10 +260,11 @@ impl Placement {
         }
         let mut froze = false;
         for target in &mut write.targets {
-            if target.tree.is_full() {
-                froze |= target.tree.freeze();
+            let mut active = Arc::clone(&target.tree.view().active);
+            if active.memtable.is_full() && target.tree.freeze() {
+                froze = true;
+                active = Arc::clone(&target.tree.view().active);
             }
-            let active = Arc::clone(&target.tree.view().active);
             active.place(first, last);
             active.reserve(target.charge_bytes);
             target.memtable = Some(active);

@@ -310,11 +310,6 @@ impl Tree {
         self.set_view(&change, self.kept_view());
     }
 
-    /// Returns `true` if the active memtable must be frozen.
-    pub(crate) fn is_full(&self) -> bool {
-        self.view().active.memtable.memory_bytes() >= self.options().memtable_bytes
-    }
-
     /// Freezes the active memtable, if anything was placed in it, and replaces it by an empty one.
     ///
     /// The caller holds the placement lock, so that every batch lies in one memtable and all of a

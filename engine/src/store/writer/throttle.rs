@@ -55,12 +55,14 @@ pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
     if debt.level0_runs >= LEVEL0_RUNS_MAX || debt.frozen_memtables >= FROZEN_MAX {
         return Pressure::Stop;
     }
-    let (_, most) = largest_share(debt);
-    if most == 0.0 {
+    let is_small = debt.level0_runs < LEVEL0_RUNS_SLOW
+        && debt.frozen_memtables < FROZEN_SLOW
+        && debt.compaction_bases <= COMPACTION_BASES_SLOW;
+    if is_small {
         // The usual case of every write.
         return Pressure::Delay(Duration::ZERO);
     }
-    Pressure::Delay(DELAY_MAX.mul_f64(most))
+    Pressure::Delay(DELAY_MAX.mul_f64(largest_share(debt).1))
 }
 
 /// Returns how many runs of level 0 delay no write, while compactions hold `busy` of them. Another
