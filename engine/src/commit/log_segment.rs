@@ -162,11 +162,26 @@ impl LogFiles {
         records: &[PendingRecord],
         last: SequenceNumber,
     ) -> Result<()> {
-        let Some(first) = records.first() else { return Ok(()) };
-        debug_assert!(first.sequence <= last, "the group ends before it begins");
-        debug_assert!(self.segments.back().is_none_or(|it| it.last_sequence < first.sequence));
-        let mark = self.mark;
+        if records.is_empty() {
+            return Ok(());
+        }
         self.make_room(host)?;
+        self.append_to_newest(records, last)
+    }
+
+    /// Appends `records`, whose last sequence number is `last`, to the newest segment, which
+    /// accepts records.
+    pub(super) fn append_to_newest(
+        &mut self,
+        records: &[PendingRecord],
+        last: SequenceNumber,
+    ) -> Result<()> {
+        debug_assert!(
+            records.iter().all(|it| it.sequence <= last),
+            "the group ends before it begins"
+        );
+        debug_assert!(self.last_sequence < records[0].sequence, "numbers ascend");
+        let mark = self.mark;
         let segment = self.segments.back_mut().expect("a writer has its segment");
         // Recorded before the append, which may fail and leave the record.
         segment.note_values(records);

@@ -19,7 +19,7 @@ use crate::{
 /// Placed writes that are not in a log file yet, in sequence order.
 #[derive(Debug, Default)]
 pub(crate) struct PendingWrites {
-    /// One record needs no heap memory: most writers are alone.
+    /// One record needs no heap memory: most groups are small.
     pub(crate) records: SmallVec<[PendingRecord; 1]>,
     /// Origin of each record.
     origins: SmallVec<[Origin; 1]>,

@@ -174,7 +174,7 @@ impl PublishQueue {
         }
     }
 
-    /// Notifies all waiters, so that they see that the store is being closed.
+    /// Notifies all waiters: more is visible, or the store is being closed.
     pub(crate) fn notify(&self) {
         let wakers = mem::take(&mut self.queue.lock().wakers);
         self.advanced.notify_all();

@@ -109,14 +109,12 @@ pub(crate) struct LockedLog<'a> {
 impl LockedLog<'_> {
     /// Passes the record of a write to the operating system. `last` is its last sequence number,
     /// and no earlier record is queued.
-    pub(crate) fn append(
-        &mut self,
-        host: &impl LogHost,
-        record: &PendingRecord,
-        last: SequenceNumber,
-    ) -> Result<()> {
+    ///
+    /// Begins no segment, because the caller may hold the placement lock. If the limit of segments
+    /// was lowered meanwhile, this one exceeds it by the record.
+    pub(crate) fn append(&mut self, record: &PendingRecord, last: SequenceNumber) -> Result<()> {
         debug_assert!(self.written.load(Acquire) < record.sequence, "a number of another write");
-        self.files.append(host, slice::from_ref(record), last)?;
+        self.files.append_to_newest(slice::from_ref(record), last)?;
         self.written.store(last, Release);
         Ok(())
     }

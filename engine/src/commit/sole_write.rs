@@ -60,26 +60,25 @@ pub(crate) fn commit_sole<H: LogHost, T>(
     // Dropped after the locks: it wakes tasks.
     let mut notification = Notification { publish, is_due: false };
     let Some(mut log) = log.try_lock(host) else { return Ok(None) };
-    let _guard = PanicGuard::new(host);
     let mut placement = host.placement();
     if !placement.is_idle(publish) {
         return Ok(None);
     }
     let Some(admitted) = admit(&mut placement, write)? else { return Ok(None) };
     let numbers = placement.number(publish, write)?;
-    let publication = Publication { publish, last: numbers.last };
     notification.is_due = true;
+    let _publication = Publication { publish, last: numbers.last };
+    // Dropped first: after a panic, no later write may be acknowledged.
+    let _guard = PanicGuard::new(host);
     let payload = Payload::new(mem::take(&mut write.payload));
     let record = PendingRecord { sequence: numbers.first, payload };
-    let appended = log.append(host, &record, numbers.last);
+    let appended = log.append(&record, numbers.last);
     write.payload = record.payload.into_bytes();
     if let Err(error) = appended {
-        drop(publication);
-        // To poison a store takes locks that precede this one.
-        drop(placement);
+        let error = if error.is_passing() { error } else { host.poison(error) };
         write.release();
         *write = write.unplaced();
-        return Err(if error.is_passing() { error } else { host.poison(error) });
+        return Err(error);
     }
     write.insert(numbers.first);
     Ok(Some((numbers, admitted)))

@@ -1,4 +1,4 @@
-//! A payload with its checksums, computed before any lock is taken.
+//! A payload with its checksums, which writers compute before they wait for a lock.
 
 use std::ops::Range;
 

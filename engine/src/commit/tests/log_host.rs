@@ -46,7 +46,7 @@ pub(super) struct Host {
     pub(super) publish: PublishQueue,
     placement: Mutex<Placement>,
     tree: Arc<Tree>,
-    segment_bytes: u64,
+    segment_bytes: StdAtomicU64,
     next_file_id: StdAtomicU64,
     /// The segments that the manifest would name.
     named: StdMutex<Vec<u64>>,
@@ -74,7 +74,7 @@ impl Host {
                 Arc::default(),
                 Arc::default(),
             )),
-            segment_bytes,
+            segment_bytes: segment_bytes.into(),
             next_file_id: StdAtomicU64::new(1),
             named: StdMutex::default(),
             read_only: OnceLock::new(),
@@ -89,12 +89,23 @@ impl Host {
         key: &str,
         durability: Durability,
     ) -> Option<(SequenceNumber, Result<()>)> {
+        self.commit_after(key, durability, || ())
+    }
+
+    /// As [`commit`](Self::commit). A sole write calls `admit` before it is placed.
+    pub(super) fn commit_after(
+        &self,
+        key: &str,
+        durability: Durability,
+        admit: impl FnOnce(),
+    ) -> Option<(SequenceNumber, Result<()>)> {
         let mut write =
             WriteEncoder::single_value(HASH_SEED, &self.tree, key.as_bytes(), None, b"").unwrap();
         if durability == Durability::OsBuffer {
             let mut first = None;
             let sole = commit_sole(self, &self.log, &self.publish, &mut write, |placement, _| {
                 self.check_writable()?;
+                admit();
                 first = Some(placement.last_placed() + 1);
                 Ok(Some(()))
             });
@@ -127,6 +138,10 @@ impl Host {
         let in_flight = PlacedWrite::new(self, &self.publish, in_flight).publish(synced);
         assert!(self.publish.visible() >= in_flight.last, "acknowledged and not visible");
         Some((in_flight.last, logged))
+    }
+
+    pub(super) fn set_segment_bytes(&self, bytes: u64) {
+        self.segment_bytes.store(bytes, Relaxed);
     }
 
     /// Makes everything placed so far durable.
@@ -172,7 +187,7 @@ impl LogHost for Host {
     }
 
     fn segment_bytes(&self) -> u64 {
-        self.segment_bytes
+        self.segment_bytes.load(Relaxed)
     }
 
     fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {

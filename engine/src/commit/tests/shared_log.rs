@@ -192,3 +192,21 @@ fn a_close_syncs_the_seals_of_earlier_segments() {
         assert_eq!(durable, [(sequence, "key".to_owned())]);
     });
 }
+
+/// To begin a segment takes locks that precede the one of placement, which a sole write holds when
+/// the limit of segments is lowered.
+#[test]
+fn a_sole_write_begins_no_segment() {
+    explore(1, || {
+        let host = Host::new(SEGMENT_BYTES);
+        let segments_after = |key, lowered: Option<u64>| {
+            let lower = || lowered.into_iter().for_each(|bytes| host.set_segment_bytes(bytes));
+            host.commit_after(key, Durability::OsBuffer, lower).unwrap().1.unwrap();
+            host.log.size().segments
+        };
+        assert_eq!(segments_after("first", None), 1);
+        assert_eq!(segments_after("second", Some(1)), 1);
+        assert_eq!(segments_after("third", None), 2);
+        assert_eq!(host.logged(&Loss::Nothing, host.log.mark()).len(), 3);
+    });
+}

@@ -215,7 +215,9 @@ impl Store {
             OnStall::Refuse => self.refuse_stall(write)?,
         }
         if durability == Durability::OsBuffer {
-            match self.commit_sole(write, condition)? {
+            // A write that failed may have frozen a memtable.
+            let attempt = self.commit_sole(write, condition);
+            match attempt.inspect_err(|_| self.scheduler.wake())? {
                 Attempt::Visible(last, wakes) => {
                     self.end_commit(write, wakes);
                     return Ok(Some(last));

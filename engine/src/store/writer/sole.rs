@@ -31,9 +31,10 @@ impl Store {
         write: &mut Write,
         condition: &mut impl Validate,
     ) -> Result<Attempt> {
-        // Longer values may be beside the log, and several entries are compressed: both takes time
-        // without a lock.
-        if write.entries.len() != 1 || write.payload.len() as u64 >= VALUE_BYTES_MIN {
+        // Under these locks nothing is compressed or written beside the log, and no range tombstones
+        // are sorted.
+        let is_short = (write.payload.len() as u64) < VALUE_BYTES_MIN;
+        if !is_short || !matches!(&write.entries[..], [entry] if !entry.is_range()) {
             return Ok(Attempt::Queue);
         }
         let mut refusal = None;
