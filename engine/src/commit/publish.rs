@@ -176,8 +176,14 @@ impl PublishQueue {
 
     /// Notifies all waiters: more is visible, or the store is being closed.
     pub(crate) fn notify(&self) {
-        let wakers = mem::take(&mut self.queue.lock().wakers);
+        let mut queue = self.queue.lock();
         self.advanced.notify_all();
+        if queue.wakers.is_empty() {
+            // The usual case of every write: to iterate over an empty map takes 2 % of its time.
+            return;
+        }
+        let wakers = mem::take(&mut queue.wakers);
+        drop(queue);
         wake_all(wakers.into_values());
     }
 
