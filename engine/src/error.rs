@@ -406,9 +406,9 @@ pub(crate) fn is_of_file(error: &io::Error) -> bool {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } | Self::ReaderFailed { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::ReaderFailed { source, .. } => Some(&**source),
             Self::Corrupt { source, .. } => Some(source),
-            Self::ReadOnly { cause } => Some(cause),
+            Self::ReadOnly { cause } => Some(&**cause),
             Self::NoKey { source, .. } => Some(&**source),
             Self::MergeFailed { source, .. } => Some(source),
             _ => None,
@@ -429,5 +429,19 @@ mod tests {
             assert!(!is_of_file(&code.into()), "{code}");
         }
         assert!(is_of_file(&io::ErrorKind::UnexpectedEof.into()));
+    }
+
+    #[test]
+    fn causes_can_be_downcast() {
+        let full = Error::io("write", "000007.log", Errno::NOSPC.into());
+        let error = crate::CloseError::new(Error::ReadOnly { cause: Arc::new(full) }, None);
+        let cause = error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
+        let cause = cause.expect("the cause of a read-only store is an error of this crate");
+        assert!(cause.is_no_space());
+        let source = error::Error::source(cause).and_then(|cause| cause.downcast_ref());
+        let source: &io::Error = source.expect("the error of the operating system");
+        assert_eq!(source.kind(), io::ErrorKind::StorageFull);
+        let failed = Error::ReaderFailed { key: Bytes::new(), source: Arc::new(Errno::IO.into()) };
+        assert!(error::Error::source(&failed).is_some_and(<dyn error::Error>::is::<io::Error>));
     }
 }
