@@ -40,6 +40,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 /// eprintln!("{text}");
 /// ```
+///
+/// A wrapper of the store can return these errors, so their variants can be constructed. Match
+/// fields with `..`: releases that are not compatible may add some.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]

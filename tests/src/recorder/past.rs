@@ -59,7 +59,7 @@ pub(super) fn check_past(db: &Db, history: &History) -> Result<(), String> {
         let Some(length) = past.options().get_history() else { continue };
         let oldest = match length {
             HistoryLength::Sequences(count) => (visible + LOST_MAX).saturating_sub(count),
-            HistoryLength::Time(_) => 0,
+            _ => 0,
         };
         let snapshot = match past.snapshot_at(*sequence) {
             Ok(snapshot) => snapshot,

@@ -95,7 +95,7 @@ struct Cuts(Mutex<Vec<(u64, u64, u64)>>);
 
 impl EventListener for Cuts {
     fn on_event(&self, event: &Event) {
-        if let Event::TornManifest { manifest_id, offset, bytes } = *event {
+        if let Event::TornManifest { manifest_id, offset, bytes, .. } = *event {
             self.0.lock().unwrap().push((manifest_id, offset, bytes));
         }
     }

@@ -182,8 +182,9 @@ fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
     if let Some(bytes) = records.get(&key)? {
         return Ok(Some((key.into(), bytes)));
     }
-    let first = key_of(KeyspaceId { number: 0, ..id });
-    let last = key_of(KeyspaceId { number: u64::MAX, ..id });
+    let (mut first, mut last) = (id, id);
+    (first.number, last.number) = (0, u64::MAX);
+    let (first, last) = (key_of(first), key_of(last));
     let others =
         records.range(..first).chain(records.range((Bound::Excluded(last), Bound::Unbounded)));
     for entry in others.rev() {
