@@ -163,7 +163,8 @@ impl Storage for Sieve {
         let mut batch = self.db.batch();
         let stored = Stored { record: record.clone(), store: Some(self.store_id()) };
         batch.insert(&identity, "record", serde_json::to_vec(&stored)?)?;
-        Ok(batch.commit(Durability::Disk)?)
+        batch.commit(Durability::Disk)?;
+        Ok(())
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {

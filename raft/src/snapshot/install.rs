@@ -75,5 +75,6 @@ fn copy(source: &Db, target: &Keyspace, db: &Db, omitted: usize) -> Result<()> {
         }
         batch.insert(target, entry.key(), entry.value())?;
     }
-    Ok(batch.commit(Durability::OsBuffer)?)
+    batch.commit(Durability::OsBuffer)?;
+    Ok(())
 }

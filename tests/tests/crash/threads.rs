@@ -34,7 +34,7 @@ fn write(
     batch.insert(other, &own, [&value[..], &[b'x'; 100]].concat())?;
     batch.insert(db, &own, value)?;
     batch.insert(other, &last, value)?;
-    batch.commit(durability)
+    batch.commit(durability).map(drop)
 }
 
 fn write_all(db: &Db, disk: &MemoryFs, thread: usize, seed: u64) -> Vec<Acknowledged> {

@@ -111,7 +111,10 @@ fn create_and_drop(shared: &Shared, number: u32) {
         assert!(dropped(keyspace.get("late").map(drop)), "a read of a dropped keyspace");
         assert!(dropped(keyspace.flush()), "a flush of a dropped keyspace");
         assert!(dropped(keyspace.compact()), "a compaction of a dropped keyspace");
-        assert!(dropped(batch.commit(Durability::OsBuffer)), "a batch to a dropped keyspace");
+        assert!(
+            dropped(batch.commit(Durability::OsBuffer).map(drop)),
+            "a batch to a dropped keyspace"
+        );
         assert!(!db.drop_keyspace(&name).unwrap());
     }
 }

@@ -110,7 +110,8 @@ pub(crate) trait Stored: Sized {
     fn write_with(&self, mut batch: Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
         self.write_in(&mut batch, db, keyspace)?;
         remove_dropped(&mut batch, db, keyspace)?;
-        Ok(batch.commit(Durability::Disk)?)
+        batch.commit(Durability::Disk)?;
+        Ok(())
     }
 
     /// Adds a write of the record.
