@@ -75,7 +75,7 @@ fn survived(db: &Db, other: &Keyspace, thread: usize) -> Result<u32, Error> {
 fn check(disk: &MemoryFs, at: usize, loss: Loss, acknowledged: &[Vec<Acknowledged>]) {
     let left = Arc::new(disk.crash(at, &loss));
     let db = small_options(left as Arc<dyn Fs>).open(STORE_DIR).expect("the store comes back");
-    if !db.keyspaces().contains(&"other".to_owned()) {
+    if !db.keyspaces().expect("it is open").contains(&"other".to_owned()) {
         assert!(acknowledged.iter().flatten().all(|&(by, _)| by > at), "the keyspace is gone");
         return;
     }
