@@ -57,10 +57,13 @@ use crate::{
 ///
 /// # Keyspaces
 ///
-/// Methods that read or write entries, such as [`get`](Self::get) and [`insert`](Self::insert), use
-/// the default keyspace, which every store has. All other methods cover the whole store:
-/// [`flush`](Self::flush) and [`compact`](Self::compact) work on all keyspaces.
-/// [`default_keyspace`](Self::default_keyspace) returns the handle of the default keyspace alone.
+/// Methods that take keys or entries, or return them, use the default keyspace, which every store
+/// has: [`get`](Self::get), [`insert`](Self::insert), [`ingest`](Self::ingest),
+/// [`compact_range`](Self::compact_range), [`history`](Self::history). So do [`clear`](Self::clear),
+/// [`approximate_len`](Self::approximate_len), [`len`](Self::len) and [`room`](Self::room). All
+/// other methods cover the whole store: [`flush`](Self::flush) and [`compact`](Self::compact) work
+/// on all keyspaces. [`default_keyspace`](Self::default_keyspace) returns the handle of the default
+/// keyspace alone.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -268,7 +271,7 @@ impl Db {
         Snapshot::new(&self.default)
     }
 
-    /// Raises every write acknowledged before this call to `durability`.
+    /// Raises every write to **any keyspace** acknowledged before this call to `durability`.
     ///
     /// # Errors
     ///
@@ -317,8 +320,8 @@ impl Db {
         first
     }
 
-    /// Changes [`Options::filter_bytes_max`], in bytes, while the store is open. Not stored. `None`
-    /// restores the share of [`Options::memory_budget`].
+    /// Changes [`Options::filter_bytes_max`] of the store, in bytes, while it is open. Not stored.
+    /// `None` restores the share of [`Options::memory_budget`].
     ///
     /// At return the filters are within the limit, except for filters that a lookup uses for more
     /// than a few seconds. Ribbon filters drop columns first; then the filters of least use are
@@ -337,9 +340,9 @@ impl Db {
         self.accept()?.change_memory_budget(|budget| budget.filter_bytes_max = bytes)
     }
 
-    /// Waits until there is no background work: no memtable to flush, no due compaction, no filter
-    /// to reload or rebuild, no obsolete file. Returns at once for a store opened
-    /// [read-only](Options::read_only).
+    /// Waits until there is no background work of **any keyspace**: no memtable to flush, no due
+    /// compaction, no filter to reload or rebuild, no obsolete file. Returns at once for a store
+    /// opened [read-only](Options::read_only).
     ///
     /// Does not wait for [idle compactions](crate::Options::idle_compactions), and does not flush
     /// active memtables: see [`flush`](Self::flush). While other threads write, the call may not
@@ -353,13 +356,13 @@ impl Db {
         self.accept()?.wait_until_idle()
     }
 
-    /// Returns the present state of the store and its counters since it was opened.
+    /// Returns the present state of the store with all keyspaces, and its counters since the open.
     ///
     /// Costs about 1 us for each thread and each table, and 0.1 ms for each 1,000 blocks in the
     /// block cache: about 20 ms for 700 MiB of blocks of 4 KiB.
     ///
-    /// All zero in a [forked child](Self#forks), and after a [`shutdown`](Self::shutdown). Only then
-    /// [`Stats::keyspaces`] is empty: every open store has the default keyspace.
+    /// All zero in a [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
+    /// [`Stats::keyspaces`] is empty only then: every open store has the default keyspace.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)
