@@ -45,7 +45,7 @@
 //! * `encryption`: encryption at rest by AES-256-GCM.
 //! * `zstd`: zstd compression; requires a C compiler.
 //! * `serde`: `Serialize` of statistics and keyspace options.
-//! * `stream`: [`Changes`] as a `Stream`.
+//! * `stream`: [`Changes`] as a `Stream`, by `Changes::into_stream`.
 //! * `object-store`: [`BackupSet`] in S3, GCS, Azure and others.
 
 // Test doubles use this crate by its public name.
@@ -149,6 +149,8 @@ pub use backup::{
 pub use batch::Batch;
 pub use bytes::Bytes;
 pub use change_retention::ChangeRetention;
+#[cfg(feature = "stream")]
+pub use changes::ChangesStream;
 pub use changes::{ChangeBatch, Changes};
 pub use checkpoint::Checkpoint;
 pub use commit_future::CommitFuture;

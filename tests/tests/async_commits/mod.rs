@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-mod executor;
+pub(crate) mod executor;
 mod failures;
 mod held_syncs;
 pub(crate) mod power_cuts;
