@@ -8,15 +8,15 @@ mod replicas;
 use std::{path::Path, sync::Arc};
 
 use faulty::Faulty;
-use object_store::{
-    ObjectStore, ObjectStoreExt as _, local::LocalFileSystem, memory::InMemory, path,
-};
 use sievedb::{
     BackupSet, ChangeRetention, Db, Error, KeyspaceOptions, Options, RestoreOptions, Retention,
+    object_store::{
+        ObjectStore, ObjectStoreExt as _, local::LocalFileSystem, memory::InMemory, path,
+    },
+    tokio::runtime::{self, Runtime},
 };
 use sievedb_tests::settings::report;
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
 
 const LOCK: &str = "backups/of/LOCK";
 
@@ -41,7 +41,7 @@ fn entries_in(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Returns a runtime, and a store in a directory.
 fn begin() -> (Runtime, TempDir, Db) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let db = options().open(dir.path().join("db")).unwrap();
     (runtime, dir, db)
