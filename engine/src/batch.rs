@@ -169,8 +169,9 @@ impl Batch {
         }
     }
 
-    /// Writes the batch. At return its writes are visible and have this `durability`, and the batch
-    /// is empty and can be reused.
+    /// Writes the batch. At return its writes are visible and have this `durability`, with `None`
+    /// that of [`Options::durability`](crate::Options::durability). The batch is empty then and can
+    /// be reused. Returns the sequence number of its last write; 0 for an empty batch.
     ///
     /// # Errors
     ///
@@ -182,8 +183,8 @@ impl Batch {
     ///   full disk, commit the batch again after freeing space.
     /// * [`Error::ReadOnly`]: as `Io`, but only reopening the store helps.
     /// * [`Error::KeyspaceDropped`]: nothing is changed; [`clear`](Self::clear) the batch.
-    pub fn commit(&mut self, durability: Durability) -> Result<()> {
-        self.commit_or(OnStall::Wait, durability)
+    pub fn commit(&mut self, durability: impl Into<Option<Durability>>) -> Result<u64> {
+        self.commit_or(OnStall::Wait, durability.into())
     }
 
     /// Writes the batch as [`commit`](Self::commit) does, but fails if background work would delay
@@ -197,15 +198,17 @@ impl Batch {
     ///
     /// As [`commit`](Self::commit), and [`Error::WouldStall`]: nothing was written, and the batch
     /// keeps its writes. Wait for [`room`](Self::room), and call again.
-    pub fn try_commit(&mut self, durability: Durability) -> Result<()> {
-        self.commit_or(OnStall::Refuse, durability)
+    pub fn try_commit(&mut self, durability: impl Into<Option<Durability>>) -> Result<u64> {
+        self.commit_or(OnStall::Refuse, durability.into())
     }
 
-    fn commit_or(&mut self, on_stall: OnStall, durability: Durability) -> Result<()> {
+    fn commit_or(&mut self, on_stall: OnStall, durability: Option<Durability>) -> Result<u64> {
         let committed = self.commit_by(|open, write| {
-            open.accept()?.commit_or(on_stall, write, durability, &mut Always)
+            let store = open.accept()?;
+            let durability = durability.unwrap_or(store.options.durability);
+            store.commit_or(on_stall, write, durability, &mut Always)
         });
-        committed.map(drop)
+        Ok(committed?.unwrap_or(0))
     }
 
     /// Returns a future that resolves when background work would not delay a commit of this batch.
@@ -219,7 +222,7 @@ impl Batch {
 
     /// Writes the batch without waiting for its durability. At return its writes are visible, and
     /// the batch is empty and can be reused. The future resolves to the sequence number of the last
-    /// write when all writes have this `durability`.
+    /// write when all writes have this `durability`, as for [`commit`](Self::commit).
     ///
     /// A background thread syncs the log, once for all commits in flight. See [`CommitFuture`] for
     /// failures. Other threads may read the writes before they are durable. To make them visible
@@ -251,8 +254,11 @@ impl Batch {
     /// }
     /// # Ok::<(), sievedb::Error>(())
     /// ```
-    pub fn commit_async(&mut self, durability: Durability) -> Result<CommitFuture> {
-        self.commit_async_or(OnStall::Wait, durability)
+    pub fn commit_async(
+        &mut self,
+        durability: impl Into<Option<Durability>>,
+    ) -> Result<CommitFuture> {
+        self.commit_async_or(OnStall::Wait, durability.into())
     }
 
     /// Writes the batch as [`commit_async`](Self::commit_async) does, but fails if background work
@@ -261,16 +267,20 @@ impl Batch {
     /// # Errors
     ///
     /// As [`try_commit`](Self::try_commit).
-    pub fn try_commit_async(&mut self, durability: Durability) -> Result<CommitFuture> {
-        self.commit_async_or(OnStall::Refuse, durability)
+    pub fn try_commit_async(
+        &mut self,
+        durability: impl Into<Option<Durability>>,
+    ) -> Result<CommitFuture> {
+        self.commit_async_or(OnStall::Refuse, durability.into())
     }
 
     fn commit_async_or(
         &mut self,
         on_stall: OnStall,
-        durability: Durability,
+        durability: Option<Durability>,
     ) -> Result<CommitFuture> {
         let committed = self.commit_by(|open, write| {
+            let durability = durability.unwrap_or(open.store().options.durability);
             let wait = open.commit_async(on_stall, write, durability, &mut Always)?;
             Ok(wait.map(|wait| CommitFuture::new(open, wait)))
         });

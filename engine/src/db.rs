@@ -57,10 +57,13 @@ use crate::{
 ///
 /// # Keyspaces
 ///
-/// Methods that read or write entries, such as [`get`](Self::get) and [`insert`](Self::insert), use
-/// the default keyspace, which every store has. All other methods cover the whole store:
-/// [`flush`](Self::flush) and [`compact`](Self::compact) work on all keyspaces.
-/// [`default_keyspace`](Self::default_keyspace) returns the handle of the default keyspace alone.
+/// Methods that take keys or entries, or return them, use the default keyspace, which every store
+/// has: [`get`](Self::get), [`insert`](Self::insert), [`ingest`](Self::ingest),
+/// [`compact_range`](Self::compact_range), [`history`](Self::history). So do [`clear`](Self::clear),
+/// [`approximate_len`](Self::approximate_len), [`len`](Self::len) and [`room`](Self::room). All
+/// other methods cover the whole store: [`flush`](Self::flush) and [`compact`](Self::compact) work
+/// on all keyspaces. [`default_keyspace`](Self::default_keyspace) returns the handle of the default
+/// keyspace alone.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -91,6 +94,12 @@ impl Db {
     /// Errors of [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
+    }
+
+    /// Returns the directory of the store, as it was passed to the open.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.store().tables.folder
     }
 
     /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`]. Use it for calls that on a `Db`
@@ -136,12 +145,14 @@ impl Db {
         Ok(self.keyspace_of(tree))
     }
 
-    /// Returns `true` if the keyspace `name` exists. Never creates it. Returns `false` in a [forked
-    /// child](Self#forks), and after a [`shutdown`](Self::shutdown).
-    #[must_use]
-    pub fn keyspace_exists(&self, name: &str) -> bool {
+    /// Returns `true` if the keyspace `name` exists. Never creates it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] after a [`shutdown`](Self::shutdown); [`Error::ForkedChild`].
+    pub fn keyspace_exists(&self, name: &str) -> Result<bool> {
         // A forked child must not wait for a lock held by a thread of its parent.
-        self.accept().is_ok_and(|store| store.versions.trees().get(name).is_some())
+        Ok(self.accept()?.versions.trees().get(name).is_some())
     }
 
     /// Opens the existing keyspace `name`. Never creates one, unlike [`keyspace`](Self::keyspace),
@@ -182,12 +193,13 @@ impl Db {
         })
     }
 
-    /// Returns the names of the keyspaces, ascending. Empty in a [forked child](Self#forks), and
-    /// after a [`shutdown`](Self::shutdown).
-    #[must_use]
-    pub fn keyspaces(&self) -> Vec<String> {
-        let Ok(store) = self.accept() else { return Vec::new() };
-        store.versions.trees().values().map(|tree| tree.name()).collect()
+    /// Returns the names of the keyspaces, ascending.
+    ///
+    /// # Errors
+    ///
+    /// As [`keyspace_exists`](Self::keyspace_exists).
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
+        Ok(self.accept()?.versions.trees().values().map(|tree| tree.name()).collect())
     }
 
     /// Removes the keyspace `name` with all its data. Returns `false` if it does not exist.
@@ -241,7 +253,7 @@ impl Db {
     /// index.insert("key", "value")?;
     /// db.rename_keyspace("index.new", "index")?;
     /// assert_eq!(index.name(), "index");
-    /// assert_eq!(db.keyspaces(), ["default", "index"]);
+    /// assert_eq!(db.keyspaces()?, ["default", "index"]);
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     pub fn rename_keyspace(&self, old: &str, new: &str) -> Result<()> {
@@ -259,7 +271,7 @@ impl Db {
         Snapshot::new(&self.default)
     }
 
-    /// Raises every write acknowledged before this call to `durability`.
+    /// Raises every write to **any keyspace** acknowledged before this call to `durability`.
     ///
     /// # Errors
     ///
@@ -308,8 +320,8 @@ impl Db {
         first
     }
 
-    /// Changes [`Options::filter_bytes_max`], in bytes, while the store is open. Not stored. `None`
-    /// restores the share of [`Options::memory_budget`].
+    /// Changes [`Options::filter_bytes_max`] of the store, in bytes, while it is open. Not stored.
+    /// `None` restores the share of [`Options::memory_budget`].
     ///
     /// At return the filters are within the limit, except for filters that a lookup uses for more
     /// than a few seconds. Ribbon filters drop columns first; then the filters of least use are
@@ -328,9 +340,9 @@ impl Db {
         self.accept()?.change_memory_budget(|budget| budget.filter_bytes_max = bytes)
     }
 
-    /// Waits until there is no background work: no memtable to flush, no due compaction, no filter
-    /// to reload or rebuild, no obsolete file. Returns at once for a store opened
-    /// [read-only](Options::read_only).
+    /// Waits until there is no background work of **any keyspace**: no memtable to flush, no due
+    /// compaction, no filter to reload or rebuild, no obsolete file. Returns at once for a store
+    /// opened [read-only](Options::read_only).
     ///
     /// Does not wait for [idle compactions](crate::Options::idle_compactions), and does not flush
     /// active memtables: see [`flush`](Self::flush). While other threads write, the call may not
@@ -344,11 +356,13 @@ impl Db {
         self.accept()?.wait_until_idle()
     }
 
-    /// Returns the present state of the store and its counters since it was opened.
+    /// Returns the present state of the store with all keyspaces, and its counters since the open.
     ///
     /// Costs about 1 us for each thread and each table, and 0.1 ms for each 1,000 blocks in the
-    /// block cache: about 20 ms for 700 MiB of blocks of 4 KiB. All zero in a [forked
-    /// child](Self#forks), and after a [`shutdown`](Self::shutdown).
+    /// block cache: about 20 ms for 700 MiB of blocks of 4 KiB.
+    ///
+    /// All zero in a [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
+    /// [`Stats::keyspaces`] is empty only then: every open store has the default keyspace.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)

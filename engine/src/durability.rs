@@ -5,6 +5,7 @@
 /// Ordered from weakest to strongest. After a crash the surviving writes are always a prefix of the
 /// history, and a batch survives as a whole or not at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Durability {
     /// Survives no failure: the write is in the memtable and in the log's buffer, and lost if the
     /// process ends without a close.

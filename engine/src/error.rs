@@ -40,11 +40,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 /// eprintln!("{text}");
 /// ```
+///
+/// A wrapper of the store can return these errors, so their variants can be constructed. Match
+/// fields with `..`: releases that are not compatible may add some.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
 pub enum Error {
-    /// The operating system failed `op` on `path`.
+    /// The operating system failed `op` on `path`. `op` is text for people, and may change: see
+    /// [`is_retryable`](Self::is_retryable) and [`is_failed_sync`](Self::is_failed_sync).
     Io { op: &'static str, path: PathBuf, source: Arc<io::Error> },
     /// The bytes of the file break its format near `offset`.
     Corrupt { path: PathBuf, offset: u64, source: Corruption },
@@ -331,21 +335,43 @@ impl Error {
     /// Returns `true` if the disk or a quota on it is full, or the process may not extend the file
     /// further (`ulimit -f`): temporary states.
     ///
-    /// Returns `false` for a failed sync, after which the state on the disk is unknown.
+    /// Returns `false` for a [failed sync](Self::is_failed_sync).
     #[must_use]
     pub fn is_no_space(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let full = [StorageFull, QuotaExceeded, FileTooLarge];
-        matches!(self, Self::Io { op, source, .. } if *op != SYNC && full.contains(&source.kind()))
+        let is_full = |source: &io::Error| full.contains(&source.kind());
+        matches!(self, Self::Io { source, .. } if !self.is_failed_sync() && is_full(source))
     }
 
-    /// Returns `true` if a retry may succeed and the state on disk is known. The causes: a full
-    /// disk, no file descriptor, no memory, an interrupted call, or a failed call of the key
-    /// provider.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Returns `true` if the same call may succeed later: the disk is [full](Self::is_no_space),
+    /// there is no file descriptor or memory, a system call was interrupted, or the key provider
+    /// failed. The store did not become [read-only](Self::ReadOnly). Wait before the retry: the
+    /// cause lasts until an operator or another process ends it.
+    ///
+    /// A write that failed so is not visible: repeat it. But a failed
+    /// [`CommitFuture`](crate::CommitFuture) leaves its write visible: call
+    /// [`Db::wait_durable`](crate::Db::wait_durable) instead.
+    ///
+    /// Returns `false` for errors with a remedy of their own: run a transaction again after a
+    /// [`Conflict`](Self::Conflict), wait for room after [`WouldStall`](Self::WouldStall). After a
+    /// [failed sync](Self::is_failed_sync) only reopening the store helps.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        let is_known = !self.is_failed_sync();
         self.is_no_space()
             || matches!(self, Self::NoKey { .. })
-            || matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_shortage(source))
+            || matches!(self, Self::Io { source, .. } if is_known && is_shortage(source))
+    }
+
+    /// Returns `true` if a sync failed: it is unknown which bytes of the file are on the disk, and
+    /// a repeated sync could succeed although bytes are lost.
+    ///
+    /// A write that fails so is not visible, or is an asynchronous one that stays visible. In both
+    /// cases it may be lost or present when the store is reopened, as a whole: read it then.
+    #[must_use]
+    pub fn is_failed_sync(&self) -> bool {
+        matches!(self, Self::Io { op, .. } if *op == SYNC)
     }
 
     /// Returns `true` if the bytes of a file are damaged or cannot be read.
@@ -406,9 +432,9 @@ pub(crate) fn is_of_file(error: &io::Error) -> bool {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } | Self::ReaderFailed { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::ReaderFailed { source, .. } => Some(&**source),
             Self::Corrupt { source, .. } => Some(source),
-            Self::ReadOnly { cause } => Some(cause),
+            Self::ReadOnly { cause } => Some(&**cause),
             Self::NoKey { source, .. } => Some(&**source),
             Self::MergeFailed { source, .. } => Some(source),
             _ => None,
@@ -429,5 +455,36 @@ mod tests {
             assert!(!is_of_file(&code.into()), "{code}");
         }
         assert!(is_of_file(&io::ErrorKind::UnexpectedEof.into()));
+    }
+
+    #[test]
+    fn a_failed_sync_is_not_retryable() {
+        let cases = [
+            (Errno::NOSPC, true),
+            (Errno::MFILE, true),
+            (Errno::INTR, true),
+            (Errno::IO, false),
+            (Errno::ACCESS, false),
+        ];
+        for (code, is_retryable) in cases {
+            let error = |op| Error::io(op, "000007.log", code.into());
+            let (write, sync) = (error("write"), error(SYNC));
+            assert_eq!((write.is_retryable(), write.is_failed_sync()), (is_retryable, false));
+            assert_eq!((sync.is_retryable(), sync.is_failed_sync()), (false, true), "{code}");
+        }
+    }
+
+    #[test]
+    fn causes_can_be_downcast() {
+        let full = Error::io("write", "000007.log", Errno::NOSPC.into());
+        let error = crate::CloseError::new(Error::ReadOnly { cause: Arc::new(full) }, None);
+        let cause = error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
+        let cause = cause.expect("the cause of a read-only store is an error of this crate");
+        assert!(cause.is_no_space());
+        let source = error::Error::source(cause).and_then(|cause| cause.downcast_ref());
+        let source: &io::Error = source.expect("the error of the operating system");
+        assert_eq!(source.kind(), io::ErrorKind::StorageFull);
+        let failed = Error::ReaderFailed { key: Bytes::new(), source: Arc::new(Errno::IO.into()) };
+        assert!(error::Error::source(&failed).is_some_and(<dyn error::Error>::is::<io::Error>));
     }
 }

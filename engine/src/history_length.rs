@@ -7,6 +7,7 @@ use sievedb_format::SequenceNumber;
 /// Length of the history of old versions of a keyspace:
 /// [`KeyspaceOptions::keep_history`](crate::KeyspaceOptions::keep_history).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HistoryLength {
     /// This number of the newest sequence numbers of the store, at least 1. Every entry written to
     /// any keyspace takes one sequence number.

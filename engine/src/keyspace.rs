@@ -46,6 +46,7 @@ pub struct Keyspace {
 
 /// Identifies a keyspace among those of all stores. A copy of a store's directory has the same ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct KeyspaceId {
     /// Random number of the store, drawn when it was created.
     pub store: u128,

@@ -45,8 +45,11 @@
 //! * `encryption`: encryption at rest by AES-256-GCM.
 //! * `zstd`: zstd compression; requires a C compiler.
 //! * `serde`: `Serialize` of statistics and keyspace options.
-//! * `stream`: [`Changes`] as a `Stream`.
+//! * `stream`: [`Changes`] as a `Stream`, by `Changes::into_stream`.
 //! * `object-store`: [`BackupSet`] in S3, GCS, Azure and others.
+//!
+//! The crates in signatures are exported, so that a program can use their versions: `bytes` as
+//! [`Bytes`], `object_store` and `tokio` with `object-store`, `futures_core` with `stream`.
 
 // Test doubles use this crate by its public name.
 #[cfg(test)]
@@ -149,6 +152,8 @@ pub use backup::{
 pub use batch::Batch;
 pub use bytes::Bytes;
 pub use change_retention::ChangeRetention;
+#[cfg(feature = "stream")]
+pub use changes::ChangesStream;
 pub use changes::{ChangeBatch, Changes};
 pub use checkpoint::Checkpoint;
 pub use commit_future::CommitFuture;
@@ -165,6 +170,8 @@ pub use explain::Explanation;
 pub use filter_policy::{DEFAULT_FILTER_BITS_PER_KEY, FilterPolicy, FilterPolicyKind};
 pub use filter_role::FilterRole;
 pub use formats::FormatReport;
+#[cfg(feature = "stream")]
+pub use futures_core;
 pub use handle_counts::OpenHandles;
 pub use history::{KeyHistory, KeyVersion};
 pub use history_length::HistoryLength;
@@ -173,6 +180,8 @@ pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use listener::{Event, EventListener, FilterRebuildReason};
 pub use memory_pool::{MemoryPool, PoolStats};
 pub use merge_operator::{Append, Counter, Max, MergeError, MergeOperator, Min, SetUnion};
+#[cfg(feature = "object-store")]
+pub use object_store;
 pub use options::{Options, ReadMode};
 pub use point_in_time::PointInTime;
 pub use quarantine::QuarantinedTable;
@@ -189,6 +198,8 @@ pub use stall_reason::StallReason;
 pub use stats::Stats;
 pub use table_writer::{TableWriter, WrittenTable};
 pub use time_to_live::TimeToLive;
+#[cfg(feature = "object-store")]
+pub use tokio;
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};
 pub use value_reader::ValueReader;
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};

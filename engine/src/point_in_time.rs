@@ -7,6 +7,7 @@ use std::{
 
 /// A point in the history of a store, for [`Db::snapshot_at`](crate::Db::snapshot_at).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PointInTime {
     /// After the write with this sequence number, such as [`Snapshot::sequence`] returned. The
     /// entries of a batch have consecutive numbers: one between them shows a part of the batch.

@@ -227,7 +227,7 @@ macro_rules! read_methods {
         $crate::reader::end_methods!($handle);
         $crate::reader::stream_methods!($handle $(, $field)?);
 
-        /// Reading.
+        /// Reading. A [`Db`](crate::Db) reads the default keyspace.
         impl $handle {
             /// Returns the value of `key`, or `None` if the key has no value.
             ///
@@ -389,7 +389,8 @@ macro_rules! read_methods {
                 reader.find_many(keys.into_iter(), |found: Option<()>| found.is_some())
             }
 
-            /// Returns all entries: ascending from the front, descending from the back.
+            /// Returns all entries of the keyspace, on a [`Db`](crate::Db) of the default keyspace:
+            /// ascending from the front, descending from the back.
             ///
             /// The iterator does not see later writes.
             ///

@@ -104,6 +104,7 @@ pub struct FileHeader {
 
 /// A release of SieveDB, as stored in files. Informative: readers never depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Release {
     /// Major, minor and patch number.
     pub version: [u16; 3],

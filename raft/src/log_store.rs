@@ -234,7 +234,7 @@ async fn commit_inline(batch: &mut Batch, durability: Durability) -> Result<()> 
         OnStall::Refuse => batch.try_commit(durability),
         OnStall::Wait => batch.commit(durability),
     };
-    poll_commit(batch, commit).await
+    poll_commit(batch, commit).await.map(drop)
 }
 
 /// Calls `commit` for `batch`. Waits as a task until background work lets writes pass, so other

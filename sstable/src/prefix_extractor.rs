@@ -19,6 +19,7 @@ const SEED_DOMAIN: &str = "prefix filter of ";
 /// A key without a prefix is outside of the domain of the extractor. No prefix filter contains such
 /// a key, and a scan that may match such a key probes no prefix filter.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum PrefixExtractor {
     /// A prefix of fixed length, from 1 to 65,536 bytes. A shorter key has no prefix.
     FixedLength(usize),

@@ -51,7 +51,7 @@ pub fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Error> {
 /// If a call fails, or two ways to read differ.
 pub fn observe(db: &Db, universe: &Universe) -> Result<Model, Unreadable> {
     let mut model = Model::nothing();
-    for name in db.keyspaces() {
+    for name in db.keyspaces().expect("it is open") {
         let name = Name::from(name);
         model.apply(&Change::Create { keyspace: name.clone() });
         let handle = keyspace(db, &name)?;

@@ -29,7 +29,7 @@ impl Follower {
     /// As [`Db::open_keyspace`].
     pub fn new(db: &Db, model: Model) -> Result<Self, Error> {
         let mut names = BTreeMap::new();
-        for name in db.keyspaces() {
+        for name in db.keyspaces()? {
             names.insert(keyspace(db, &name)?.id().number, Name::from(name));
         }
         Ok(Self { model, names })

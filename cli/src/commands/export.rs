@@ -77,7 +77,7 @@ impl Args {
         let (db, keyspace) = self.keyspace.open(Access::Beside)?;
         let keyspaces = match self.all_keyspaces {
             true => {
-                let names = db.keyspaces();
+                let names = db.keyspaces()?;
                 names.iter().map(|name| db.open_keyspace(name)).collect::<sievedb::Result<_>>()?
             }
             false => vec![keyspace],

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let db = open_store(&self.store, Access::Beside)?;
-        for name in db.keyspaces() {
+        for name in db.keyspaces()? {
             write!(out, "{}", escape(name.as_bytes()))?;
             if self.sizes {
                 let keyspace = db.open_keyspace(&name)?;

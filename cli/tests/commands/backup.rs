@@ -78,6 +78,8 @@ fn prune_without_a_rule_is_refused() {
         output(&["put", store, "key", value]);
         output(&["backup", "create", store, set]);
     }
+    let errors = failure(&["backup", "prune", set, "--last", "0"]);
+    assert!(errors.contains("a rule with a count above 0"), "{errors}");
     let errors = failure(&["backup", "prune", set]);
     assert!(errors.contains("--last <N>"), "{errors}");
     assert_eq!(output(&["backup", "list", set]).lines().count(), 3);

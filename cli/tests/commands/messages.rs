@@ -219,10 +219,10 @@ fn n16_create_new_refuses_an_existing_store() {
     let error = create().unwrap_err();
     assert!(matches!(error, sievedb::Error::StoreExists { .. }), "{error:?}");
     let db = Db::open(dir.path()).unwrap();
-    assert!(db.keyspace_exists("default") && !db.keyspace_exists("users"));
+    assert!(db.keyspace_exists("default").unwrap() && !db.keyspace_exists("users").unwrap());
     let error = db.open_keyspace("users").unwrap_err();
     assert!(matches!(&error, sievedb::Error::NoKeyspace { name } if name == "users"), "{error:?}");
-    assert_eq!(db.keyspaces(), ["default"]);
+    assert_eq!(db.keyspaces().unwrap(), ["default"]);
 }
 
 #[test]

@@ -165,8 +165,8 @@ impl BackupSet {
         self
     }
 
-    /// Returns the set below `prefix` in a store of the crate `object_store`: S3, GCS, Azure and
-    /// others. Does no I/O.
+    /// Returns the set below `prefix` in a store of the crate
+    /// [`object_store`](crate::object_store): S3, GCS, Azure and others. Does no I/O.
     ///
     /// Calls block the thread until `runtime` has completed their requests: in asynchronous code,
     /// use `spawn_blocking`. A current-thread runtime must run on another thread. Uses up to 32 MiB

@@ -32,10 +32,16 @@ impl BackupSet {
     ///
     /// # Errors
     ///
+    /// * [`Error::InvalidOption`]: `retention` has no rule with a count above 0. Nothing was
+    ///   removed.
     /// * [`Error::Locked`], [`Error::Io`].
     /// * [`Error::NewerRelease`], [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`],
     ///   [`Error::WrongKey`]: a record cannot be read. Nothing was removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
+        if !retention.has_rule() {
+            let allowed = "set a rule with a count above 0";
+            return Err(Error::InvalidOption { name: "retention", allowed });
+        }
         let _lock = self.lock()?;
         self.remove_unfinished()?;
         let numbers = self.numbers()?;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Rules for the backups of each store that [`BackupSet::prune`](crate::BackupSet::prune) keeps.
-/// The newest backup is always kept; by default, no others.
+/// Rules for the backups of each store that [`BackupSet::prune`](crate::BackupSet::prune) keeps. At
+/// least one rule must have a count above 0. The newest backup is always kept.
 ///
 /// Each rule keeps backups by itself: `daily(7)` keeps the newest backup of each of the last 7 days
 /// that have one, in UTC. Weeks begin on Monday.
@@ -15,6 +15,7 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 /// # let _ = kept;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use]
 pub struct Retention {
     last: usize,
     daily: usize,
@@ -23,38 +24,39 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Returns the default.
-    #[must_use]
+    /// Returns a retention without a rule, which [`BackupSet::prune`](crate::BackupSet::prune)
+    /// refuses.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Keeps the last `count` backups. Default 0.
-    #[must_use]
     pub fn last(mut self, count: usize) -> Self {
         self.last = count;
         self
     }
 
     /// Keeps the newest backup of each of the last `count` days that have one. Default 0.
-    #[must_use]
     pub fn daily(mut self, count: usize) -> Self {
         self.daily = count;
         self
     }
 
     /// Keeps the newest backup of each of the last `count` weeks that have one. Default 0.
-    #[must_use]
     pub fn weekly(mut self, count: usize) -> Self {
         self.weekly = count;
         self
     }
 
     /// Keeps the newest backup of each of the last `count` months that have one. Default 0.
-    #[must_use]
     pub fn monthly(mut self, count: usize) -> Self {
         self.monthly = count;
         self
+    }
+
+    /// Returns `true` if a rule has a count above 0. Without one, all backups but one are removed.
+    pub(super) fn has_rule(&self) -> bool {
+        [self.last, self.daily, self.weekly, self.monthly].iter().any(|&count| count > 0)
     }
 
     /// Returns the numbers of the kept backups. `backups` are numbers and Unix times, ascending.
@@ -112,7 +114,7 @@ mod tests {
         // Two backups per day for 100 days, beginning on a Thursday.
         let backups: Vec<_> = (0..200).map(|number| (number, number * DAY_MS / 2)).collect();
         let kept = |rule: Retention| rule.kept(&backups).into_iter().collect::<Vec<_>>();
-        assert_eq!(kept(Retention::new()), [199]);
+        assert_eq!(kept(Retention::new().last(1)), [199]);
         assert_eq!(kept(Retention::new().last(3)), [197, 198, 199]);
         assert_eq!(kept(Retention::new().daily(3)), [195, 197, 199]);
         // Sundays are days 94 and 87.

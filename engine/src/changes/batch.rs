@@ -92,6 +92,7 @@ pub enum ChangeKind {
 /// counts, and so may one that expired shortly before that write: see
 /// [`PointInTime::Sequence`](crate::PointInTime::Sequence).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OldValue {
     /// The value was not looked up, or is older than the history of the keyspace.
     #[default]

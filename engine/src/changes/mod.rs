@@ -9,6 +9,8 @@ mod batch;
 mod names;
 mod old_values;
 mod options;
+#[cfg(feature = "stream")]
+mod stream;
 
 use std::{
     fmt,
@@ -19,6 +21,8 @@ use std::{
 
 use sievedb_format::SequenceNumber;
 
+#[cfg(feature = "stream")]
+pub use self::stream::ChangesStream;
 pub use self::{
     batch::{Change, ChangeBatch, ChangeKind, OldValue},
     options::ChangesOptions,
@@ -154,8 +158,8 @@ impl Changes {
     /// `None` if the stream [has ended](Self::is_ended).
     ///
     /// Requires no runtime. Reads files on the calling thread, and syncs the log if
-    /// [`ChangesOptions::durability`] requires it. With the feature `stream`, `Changes` implements
-    /// `futures_core::Stream` by this method.
+    /// [`ChangesOptions::durability`] requires it. With the feature `stream`, `Changes::into_stream`
+    /// returns a `futures_core::Stream` of this method.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ChangeBatch>>> {
         loop {
             if let Some(next) = self.next() {
@@ -313,19 +317,6 @@ impl Iterator for Changes {
             }
             Ok(batch) => batch.map(Ok),
         }
-    }
-}
-
-/// The stream of [`poll_next`](Changes::poll_next).
-#[cfg(feature = "stream")]
-impl futures_core::Stream for Changes {
-    type Item = Result<ChangeBatch>;
-
-    fn poll_next(
-        self: std::pin::Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Self::Item>> {
-        Self::poll_next(self.get_mut(), context)
     }
 }
 

@@ -322,7 +322,7 @@ impl SharedLog {
         let sealed = if files.writer.is_some() { files.seal_segment() } else { Ok(()) };
         let begun = sealed.and_then(|()| files.begin_segment(host));
         // Handled under the lock: a failed sync is not retried.
-        begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
+        begun.map_err(|error| if error.is_retryable() { error } else { host.poison(error) })
     }
 
     /// Removes the segments below `floor`, which the manifest no longer names. Returns the files
@@ -371,7 +371,7 @@ impl SharedLog {
         if let Err(error) = files.append(host, &group.records, group.last_sequence()) {
             // Fails writes that wait for the log. Writes acknowledged from memory stay queued, so
             // that a prefix of the history survives a crash.
-            let error = if error.is_passing() { error } else { host.poison(error) };
+            let error = if error.is_retryable() { error } else { host.poison(error) };
             host.placement().put_back(group.fail_waiters(&error));
             return Err(error);
         }

@@ -75,7 +75,7 @@ pub(crate) fn commit_sole<H: LogHost, T>(
     let appended = log.append(&record, numbers.last);
     write.payload = record.payload.into_bytes();
     if let Err(error) = appended {
-        let error = if error.is_passing() { error } else { host.poison(error) };
+        let error = if error.is_retryable() { error } else { host.poison(error) };
         write.release();
         *write = write.unplaced();
         return Err(error);

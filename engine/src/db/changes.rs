@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Db {
-    /// Returns the committed batches after the sequence number `since`, in order, with the defaults
-    /// of [`ChangesOptions`]. `0` is the beginning, if it is still kept.
+    /// Returns the committed batches of **all keyspaces** after the sequence number `since`, in
+    /// order, with the defaults of [`ChangesOptions`]. `0` is the beginning, if it is still kept.
     ///
     /// Requires [`Options::retain_changes`](crate::Options::retain_changes). `since` is the
     /// position of an earlier stream ([`Changes::position`]), or the sequence number of a snapshot

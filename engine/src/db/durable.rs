@@ -5,8 +5,8 @@ use crate::Result;
 
 /// Durability.
 impl Db {
-    /// Returns the durable watermark: every write with a sequence number up to it survives a power
-    /// cut.
+    /// Returns the durable watermark of the store: every write to any keyspace with a sequence
+    /// number up to it survives a power cut.
     ///
     /// Never decreases. Every sync of the log raises it: by writes with
     /// [`Durability::Disk`](crate::Durability::Disk), by [`persist`](Self::persist) and by flushes.

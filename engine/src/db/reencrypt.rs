@@ -4,7 +4,7 @@ use super::Db;
 use crate::{Reencryption, Result};
 
 impl Db {
-    /// Rewrites all files that do not use the current root key of the [key
+    /// Rewrites all files of the store that do not use the current root key of the [key
     /// provider](crate::Options::encryption). Reports the keys that files still use.
     ///
     /// Flushes all memtables. Reads each such file and writes it once, without compaction. Does

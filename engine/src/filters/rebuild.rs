@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     Error, FilterRole, Result,
-    error::SYNC,
     file_name::FileName,
     listener::Event,
     manifest::{FilterReplaced, ManifestState, VersionEdit},
@@ -156,7 +155,7 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// Those that [may pass](Error::is_passing). Others are reported.
+    /// Those that [may be retried](Error::is_retryable). Others are reported.
     pub(super) fn end_rebuild(
         &self,
         host: &impl FilterHost,
@@ -171,11 +170,11 @@ impl Filters {
             }
             Err(error) => error,
         };
-        if error.is_passing() {
+        if error.is_retryable() {
             self.jobs.lock().put_back(tree, due);
             return Err(error);
         }
-        if let Error::Io { op: SYNC, .. } = &error {
+        if error.is_failed_sync() {
             host.poison(error.clone());
         }
         self.jobs.lock().abort(tree, due);

@@ -114,9 +114,9 @@ macro_rules! asynchronous_methods {
             }
 
             /// Returns a future that resolves when background work would not delay a write of 4 KiB
-            /// to this keyspace. [`RoomFuture::wait`](crate::RoomFuture::wait) blocks instead. For a
-            /// larger write, use [`room_for`](Self::room_for) or
-            /// [`Batch::room`](crate::Batch::room).
+            /// to this keyspace, on a [`Db`](crate::Db) to the default keyspace.
+            /// [`RoomFuture::wait`](crate::RoomFuture::wait) blocks instead. For a larger write,
+            /// use [`room_for`](Self::room_for) or [`Batch::room`](crate::Batch::room).
             pub fn room(&self) -> $crate::RoomFuture {
                 self$(.$field)?.room_future($crate::room_future::ROOM_BYTES)
             }

@@ -15,6 +15,7 @@ use crate::{
 /// The value that a [`compare_and_set`](Keyspace::compare_and_set) found instead of the expected
 /// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Current {
     /// The value of the key; `None` if it has none.
     pub value: Option<Bytes>,

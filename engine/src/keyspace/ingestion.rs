@@ -142,11 +142,12 @@ impl fmt::Debug for Ingestion {
 /// Implements the bulk load of a handle. `field` names its keyspace, if it is none itself.
 macro_rules! ingest_methods {
     ($handle:ty $(, $field:ident)?) => {
-        /// Bulk load.
+        /// Bulk load of this keyspace; on a [`Db`](crate::Db), of the default keyspace.
         impl $handle {
-            /// Stores all `entries`, whose keys must ascend, without duplicates. Atomic, and
-            /// durable at return. Cheaper than single inserts: entries are written directly to
-            /// tables, on the deepest level above all older entries of their keys.
+            /// Stores all `entries` in this keyspace, on a [`Db`](crate::Db) in the default
+            /// keyspace. Their keys must ascend, without duplicates. Atomic, and durable at return.
+            /// Cheaper than single inserts: entries are written directly to tables, on the deepest
+            /// level above all older entries of their keys.
             ///
             /// The entries replace every value written before the call ends. Earlier snapshots do
             /// not see them. Reads and writes continue during the call. At its end the call flushes
@@ -206,8 +207,8 @@ macro_rules! ingest_methods {
                 ingestion.finish()
             }
 
-            /// Begins a bulk load, to which the caller adds single entries: see
-            /// [`ingest`](Self::ingest).
+            /// Begins a bulk load of this keyspace, on a [`Db`](crate::Db) of the default keyspace,
+            /// to which the caller adds single entries: see [`ingest`](Self::ingest).
             ///
             /// # Errors
             ///
@@ -235,8 +236,9 @@ macro_rules! ingest_methods {
                 self$(.$field)?.begin_ingestion()
             }
 
-            /// Stores all entries of table files that [`TableWriter`](crate::TableWriter) wrote.
-            /// Atomic, and durable at return, as [`ingest`](Self::ingest).
+            /// Stores in this keyspace, on a [`Db`](crate::Db) in the default keyspace, all entries
+            /// of table files that [`TableWriter`](crate::TableWriter) wrote. Atomic, and durable
+            /// at return, as [`ingest`](Self::ingest).
             ///
             /// Copies the entries: the files are not changed, and may be removed afterwards. Reads
             /// each file once and verifies every checksum before any entry becomes visible. Several
@@ -270,8 +272,9 @@ macro_rules! ingest_methods {
                 self$(.$field)?.ingest_paths(&paths)
             }
 
-            /// Begins a bulk load of entries in any order, by an external sort. The directory `dir`
-            /// for its files must be empty or missing, and outside of the store.
+            /// Begins a bulk load of this keyspace, on a [`Db`](crate::Db) of the default keyspace,
+            /// with entries in any order, by an external sort. The directory `dir` for its files
+            /// must be empty or missing, and outside of the store.
             ///
             /// `memory_bytes` is the length of the sort buffer, in addition to the memory budget;
             /// less than 64 KiB counts as 64 KiB. The buffer grows by doubling: while it fills for

@@ -73,9 +73,10 @@ macro_rules! upkeep_methods {
                 keyspace.tree().check()
             }
 
-            /// Returns an estimate of the number of keys: the values and merge operands in tables
-            /// and memtables, less the tombstones. Exact if each key was written once, or once and
-            /// then removed by its key.
+            /// Returns an estimate of the number of keys of this keyspace; on a
+            /// [`Db`](crate::Db), of the default keyspace. It is the number of values and merge
+            /// operands in tables and memtables, less the tombstones. Exact if each key was written
+            /// once, or once and then removed by its key.
             ///
             /// Until a compaction drops them, older versions of a key, operands, expired values and
             /// the keys under a range delete count as one each. A tombstone of an absent key
@@ -103,9 +104,10 @@ macro_rules! upkeep_methods {
                 Ok(keyspace.tree().view().approximate_len())
             }
 
-            /// Returns an estimate of the bytes that the entries within `range` take: compressed on
-            /// disk, with indexes and filters, plus the memory of memtables. Includes old versions
-            /// and tombstones. 0 for an empty range.
+            /// Returns an estimate of the bytes that the entries within `range` of this keyspace
+            /// take; on a [`Db`](crate::Db), of the default keyspace. They are compressed on disk,
+            /// with indexes and filters, plus the memory of memtables. Includes old versions and
+            /// tombstones. 0 for an empty range.
             ///
             /// A table within the range counts as a whole. The part of a table that crosses an end
             /// is estimated from its index, at the precision of a data block. Memtables are

@@ -13,7 +13,7 @@ use crate::{
 /// Implements the write methods of a handle. `field` names its keyspace, if it is none itself.
 macro_rules! write_methods {
     ($handle:ty $(, $field:ident)?) => {
-        /// Writing.
+        /// Writing. A [`Db`](crate::Db) writes to the default keyspace.
         impl $handle {
             /// Stores `value` under `key`, with the durability of
             /// [`Options::durability`](crate::Options::durability). For another durability, use

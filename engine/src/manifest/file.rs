@@ -138,7 +138,7 @@ impl ManifestFile {
     /// durable.
     ///
     /// [`Error::Corrupt`] if the edit does not fit the state; nothing was written.
-    /// [`Error::is_passing`] if the disk was full or no file could be opened: another attempt
+    /// [`Error::is_retryable`] if the disk was full or no file could be opened: another attempt
     /// creates a new manifest. Other errors, such as a failed sync, are final:
     /// [`is_failed`](Self::is_failed) is `true`, and every further call returns
     /// [`Error::ReadOnly`].
@@ -171,7 +171,7 @@ impl ManifestFile {
                 Ok(Appended { replaced: is_new.then_some(old) })
             }
             Err(error) => {
-                self.health = if error.is_passing() {
+                self.health = if error.is_retryable() {
                     Health::NeedsNewFile
                 } else {
                     Health::Failed(Arc::new(error.clone()))
@@ -224,7 +224,7 @@ impl ManifestFile {
         let next_file_id = state.next_file_id;
         match self.rewrite(state, id) {
             // `CURRENT` still names this file.
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_retryable() => {
                 state.next_file_id = next_file_id;
                 self.rewrite_bytes = self.writer.offset() + REWRITE_BYTES_MIN;
                 self.write(edit)
@@ -248,7 +248,7 @@ fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<W
         Ok(writer)
     });
     begun.inspect_err(|error| {
-        if error.is_passing() {
+        if error.is_retryable() {
             // Frees the space of a file that `CURRENT` does not name; recovery would do so too.
             let _ = fs.unlink(&path);
         }

@@ -4,10 +4,12 @@
 /// the iterators of the handle.
 macro_rules! end_methods {
     ($handle:ty) => {
-        /// The ends of the keyspace, and its number of keys.
+        /// The ends of the keyspace, on a [`Db`](crate::Db) of the default keyspace, and its number
+        /// of keys.
         impl $handle {
-            /// Returns the entry with the smallest key, or `None` if there is no key. Costs the
-            /// first step of [`iter`](Self::iter), and steps over the tombstones before the entry.
+            /// Returns the entry of the keyspace with the smallest key, or `None` if it has no key;
+            /// on a [`Db`](crate::Db), of the default keyspace. Costs the first step of
+            /// [`iter`](Self::iter), and steps over the tombstones before the entry.
             ///
             /// # Errors
             ///
@@ -27,8 +29,8 @@ macro_rules! end_methods {
                 self.iter().read_ahead_bytes_max(0).next().transpose()
             }
 
-            /// Returns the entry with the largest key, or `None` if there is no key. Otherwise as
-            /// [`first`](Self::first).
+            /// Returns the entry of the keyspace with the largest key, or `None` if it has no key.
+            /// Otherwise as [`first`](Self::first).
             ///
             /// # Errors
             ///
@@ -37,7 +39,8 @@ macro_rules! end_methods {
                 self.iter().read_ahead_bytes_max(0).next_back().transpose()
             }
 
-            /// Returns `true` if there is no key. Costs as much as [`first`](Self::first).
+            /// Returns `true` if the keyspace, on a [`Db`](crate::Db) the default keyspace, has no
+            /// key. Costs as much as [`first`](Self::first).
             ///
             /// # Errors
             ///
@@ -46,8 +49,8 @@ macro_rules! end_methods {
                 self.iter().read_ahead_bytes_max(0).is_empty()
             }
 
-            /// Returns the number of keys. **Reads all keys**: costs a scan of
-            /// [`keys`](crate::Range::keys).
+            /// Returns the number of keys of the keyspace, on a [`Db`](crate::Db) of the default
+            /// keyspace. **Reads all keys**: costs a scan of [`keys`](crate::Range::keys).
             /// [`Keyspace::approximate_len`](crate::Keyspace::approximate_len) returns an estimate
             /// from counters.
             ///

@@ -56,6 +56,7 @@ use crate::{
 
 /// Treatment of keys whose only readable values may be outdated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OlderValues {
     /// Omits them from the new store.
     #[default]

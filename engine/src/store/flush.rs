@@ -199,7 +199,7 @@ impl Store {
         let needed = self.first_needed();
         match self.writer.log().leave_flushed(self, needed) {
             // Without room for a new segment the old ones are dropped all the same.
-            Err(error) if error.is_passing() => {}
+            Err(error) if error.is_retryable() => {}
             left => left?,
         }
         debug_assert!(needed <= self.writer.placement().last_placed() + 1, "needed by no write");

@@ -33,7 +33,7 @@ impl Store {
         if !opened.is_empty() {
             let synced = self.tables.check_not_closing().and_then(|()| self.tables.sync_dir());
             if let Err(error) = &synced
-                && (matches!(error, Error::Closed) || error.is_passing())
+                && (matches!(error, Error::Closed) || error.is_retryable())
             {
                 // No manifest names them.
                 opened.iter().for_each(|live| live.mark_obsolete());

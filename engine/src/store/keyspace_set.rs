@@ -298,7 +298,7 @@ mod tests {
             // A crash instead of a close: `CLOSED` does not vouch for the manifest.
             fs.unlink(&FileName::Closed.path(Path::new("db"))).expect("it is there");
             let db = open().unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(db.keyspaces(), ["default"], "{name}");
+            assert_eq!(db.keyspaces().expect("it is open"), ["default"], "{name}");
             assert_eq!(db.get("key").expect("good").as_deref(), Some(&b"value"[..]), "{name}");
         }
     }

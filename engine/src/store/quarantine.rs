@@ -100,7 +100,7 @@ fn input_of<'e>(compaction: &Compaction, error: &'e Error) -> Option<(u64, &'e P
     let path = match error {
         Error::Corrupt { path, .. } => path,
         // Out of descriptors or memory: does not concern the table.
-        _ if error.is_passing() => return None,
+        _ if error.is_retryable() => return None,
         Error::Io { op: "read", path, .. } => path,
         _ => return None,
     };

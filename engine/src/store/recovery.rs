@@ -323,7 +323,7 @@ pub(crate) fn take_over(
         None => {
             let created = ManifestFile::create(shared_fs, folder_path, manifest_id, state);
             created.inspect_err(|error| {
-                if error.is_passing() {
+                if error.is_retryable() {
                     // The old manifest is still the present one.
                     unlink_rewritten();
                 }

@@ -184,10 +184,10 @@ impl Blob {
     ///
     /// # Errors
     ///
-    /// Those that [may pass](Error::is_passing), which are not about the file.
+    /// Those that [may be retried](Error::is_retryable), which are not about the file.
     pub(crate) fn to_rewrite<T>(&self, read: Result<T>) -> Result<Option<T>> {
         match read {
-            Err(error) if error.is_passing() => Err(error),
+            Err(error) if error.is_retryable() => Err(error),
             Err(_) => {
                 self.file.is_unreadable.store(true, SeqCst);
                 Ok(None)

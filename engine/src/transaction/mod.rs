@@ -29,7 +29,6 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
-use sievedb_format::SequenceNumber;
 
 pub use self::{
     options::{Isolation, TransactionOptions},
@@ -253,7 +252,8 @@ impl Transaction {
     pub fn rollback(self) {}
 
     /// Applies all writes atomically if no other write conflicts. At return the writes are visible
-    /// and have this `durability`; with `None` that of [`TransactionOptions::durability`].
+    /// and have this `durability`; with `None` that of [`TransactionOptions::durability`]. Returns
+    /// the sequence number of the last write; 0 without writes.
     ///
     /// Costs a [batch](crate::Batch) of the writes, and one comparison for each key that the
     /// transaction depends on. A key that may have been written since the transaction began is
@@ -271,8 +271,11 @@ impl Transaction {
     ///   Nothing was changed.
     /// * [`Error::Io`] of the log, [`Error::ReadOnly`]: the writes may reappear when the store is
     ///   reopened, all or none, as those of [`Batch::commit`](crate::Batch::commit).
-    pub fn commit(self, durability: impl Into<Option<Durability>>) -> Result<()> {
-        self.commit_as(durability.into()).map(drop)
+    pub fn commit(self, durability: impl Into<Option<Durability>>) -> Result<u64> {
+        let committed = self.commit_by(durability.into(), |open, write, durability, unchanged| {
+            open.accept()?.commit(write, durability, unchanged)
+        });
+        Ok(committed?.unwrap_or(0))
     }
 
     /// Commits without waiting for the durability of the writes, which are visible at return: see
@@ -287,20 +290,6 @@ impl Transaction {
             Ok(wait.map(|wait| CommitFuture::new(open, wait)))
         });
         Ok(committed?.unwrap_or_else(CommitFuture::of_nothing))
-    }
-
-    /// Commits, and returns the sequence number of the last write; `None` without writes. Tests
-    /// order commits by it.
-    #[cfg(feature = "planted-bugs")]
-    #[doc(hidden)]
-    pub fn commit_sequence(self, durability: Durability) -> Result<Option<SequenceNumber>> {
-        self.commit_as(Some(durability))
-    }
-
-    fn commit_as(self, durability: Option<Durability>) -> Result<Option<SequenceNumber>> {
-        self.commit_by(durability, |open, write, durability, unchanged| {
-            open.accept()?.commit(write, durability, unchanged)
-        })
     }
 
     /// Commits by `commit`, which returns `None` after a conflict. Returns `None` without writes.

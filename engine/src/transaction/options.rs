@@ -7,6 +7,7 @@ pub(super) const DEFAULT_RETRIES_MAX: u32 = 100;
 
 /// Isolation level: the writes after the start of a transaction that make its commit fail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Isolation {
     /// Serializable: the result is as if transactions ran one after another, in the order of their
     /// commits. Those without writes run at the time of their start.

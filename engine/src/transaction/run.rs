@@ -32,7 +32,7 @@ pub(crate) fn run<T, E: From<Error>>(
         let mut transaction = Transaction::new(default, options);
         let (error, is_conflict) = match body(&mut transaction) {
             Ok(result) => match transaction.commit(None) {
-                Ok(()) => return Ok(result),
+                Ok(_) => return Ok(result),
                 Err(error) => {
                     let is_conflict = matches!(error, Error::Conflict { .. });
                     (error.into(), is_conflict)

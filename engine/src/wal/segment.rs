@@ -54,7 +54,7 @@ impl NewSegment {
         let start = Start { manifest: self.manifest, previous: self.previous };
         let writer = Writer::create(fs, path.clone(), &header, &start, &[], self.mark);
         let writer = writer.inspect_err(|error| {
-            if error.is_passing() {
+            if error.is_retryable() {
                 // Frees the space; recovery would treat the file as an orphan.
                 let _ = fs.unlink(&path);
             }

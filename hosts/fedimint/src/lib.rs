@@ -174,7 +174,8 @@ impl IRawDatabaseTransaction for SieveTransaction {
     /// Blocks until the transaction is durable. Fedimint runs a transaction again after an error,
     /// so a failed commit must not be visible. A failed asynchronous commit may be visible.
     async fn commit_tx(self) -> Result<()> {
-        Ok(blocking(|| self.transaction.commit(Durability::Disk))?)
+        blocking(|| self.transaction.commit(Durability::Disk))?;
+        Ok(())
     }
 }
 

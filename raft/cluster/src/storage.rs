@@ -131,8 +131,8 @@ impl Storage for Sieve {
         let store = settings.dir.join(Self::NAME);
         let options = if settings.power_cuts { on_disk(&store)? } else { Options::new() };
         let db = options.clone().open_files_max(TABLES_MAX).open(&store)?;
-        let is_new = db.keyspaces() == ["default"] && db.is_empty()?;
-        if !is_new && !db.keyspace_exists(IDENTITY) {
+        let is_new = db.keyspaces()? == ["default"] && db.is_empty()?;
+        if !is_new && !db.keyspace_exists(IDENTITY)? {
             let store = store.display();
             return Err(format!("{store} is not the store of a node; check --dir").into());
         }
@@ -163,7 +163,8 @@ impl Storage for Sieve {
         let mut batch = self.db.batch();
         let stored = Stored { record: record.clone(), store: Some(self.store_id()) };
         batch.insert(&identity, "record", serde_json::to_vec(&stored)?)?;
-        Ok(batch.commit(Durability::Disk)?)
+        batch.commit(Durability::Disk)?;
+        Ok(())
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {

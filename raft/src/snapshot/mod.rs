@@ -140,7 +140,8 @@ impl Snapshots {
         }
         let mut batch = records.db.batch();
         batch.remove(&records.keyspace, SNAPSHOT)?;
-        Ok(batch.commit(Durability::Disk)?)
+        batch.commit(Durability::Disk)?;
+        Ok(())
     }
 
     /// Returns a slot without a file that no record names.

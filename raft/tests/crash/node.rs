@@ -88,7 +88,7 @@ impl Node {
 
 fn read_map(db: &Db) -> Result<BTreeMap<String, String>, String> {
     let mut map = BTreeMap::new();
-    if !db.keyspace_exists("map") {
+    if !db.keyspace_exists("map").map_err(|error| error.to_string())? {
         return Ok(map);
     }
     let keyspace = db.open_keyspace("map").map_err(|error| error.to_string())?;

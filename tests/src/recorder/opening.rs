@@ -18,7 +18,7 @@ impl Recorder {
     pub fn open(&mut self) {
         let opened = self.options.clone().open(STORE_DIR);
         let Some(db) = self.accept("open", opened) else { return };
-        for name in db.keyspaces() {
+        for name in db.keyspaces().expect("it is open") {
             let handle = keyspace(&db, &name);
             let Some(handle) = self.accept("open a keyspace", handle) else { return };
             self.incarnations += 1;

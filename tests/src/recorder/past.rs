@@ -49,7 +49,7 @@ impl Recorder {
 /// The first difference.
 pub(super) fn check_past(db: &Db, history: &History) -> Result<(), String> {
     let visible = db.snapshot().sequence();
-    let names = db.keyspaces();
+    let names = db.keyspaces().expect("it is open");
     let noted = history.pasts().iter().filter(|past| past.sequence <= visible);
     for Past { sequence, keyspace: name, entries } in noted {
         if !names.iter().any(|it| **it == **name) {
@@ -59,7 +59,7 @@ pub(super) fn check_past(db: &Db, history: &History) -> Result<(), String> {
         let Some(length) = past.options().get_history() else { continue };
         let oldest = match length {
             HistoryLength::Sequences(count) => (visible + LOST_MAX).saturating_sub(count),
-            HistoryLength::Time(_) => 0,
+            _ => 0,
         };
         let snapshot = match past.snapshot_at(*sequence) {
             Ok(snapshot) => snapshot,

@@ -55,7 +55,7 @@ impl Recorder {
             self.apply(&mut transaction, change)?;
         }
         transaction.rollback_to(&savepoint)?;
-        transaction.commit(durability)
+        transaction.commit(durability).map(drop)
     }
 
     fn apply(&self, transaction: &mut Transaction, change: &Change) -> Result<(), Error> {

@@ -142,7 +142,7 @@ impl Recorder {
                 other => panic!("{other} is not for a batch"),
             }
         }
-        batch.commit(durability)
+        batch.commit(durability).map(drop)
     }
 
     /// Stores a new value of `bytes` bytes if the key is absent.

@@ -57,7 +57,7 @@ pub(super) fn values(r: &mut Recorder) {
         batch.insert_expiring_at(db, "a", &a, far())?;
         batch.insert_expiring_at(db, "key0001", &a, SystemTime::UNIX_EPOCH)?;
         batch.insert(db, "b", &b)?;
-        batch.commit(Disk)
+        batch.commit(Disk).map(drop)
     });
     r.compact();
 }

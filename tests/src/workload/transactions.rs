@@ -104,7 +104,7 @@ pub(super) fn savepoints(r: &mut Recorder) {
             transaction.insert(&names, key(number), &last)?;
             transaction.remove(db, key(number + 4))?;
             transaction.release(outer)?;
-            transaction.commit(durability)
+            transaction.commit(durability).map(drop)
         });
         match number {
             1 => r.flush(),

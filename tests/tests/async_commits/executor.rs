@@ -19,7 +19,7 @@ impl Wake for Unparks {
 }
 
 /// Runs one future on this thread.
-pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
     loop {

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-mod executor;
+pub(crate) mod executor;
 mod failures;
 mod held_syncs;
 pub(crate) mod power_cuts;
@@ -94,6 +94,37 @@ fn asynchronous_values_have_the_default_ttl() {
     for key in ["a", "b"] {
         let ttl = sessions.ttl(key).unwrap();
         assert!(matches!(ttl, Some(sievedb::TimeToLive::Remaining(_))), "{key}: {ttl:?}");
+    }
+}
+
+#[test]
+fn commits_return_their_sequence_number_and_have_the_durability_of_the_store() {
+    let fs: Arc<dyn Fs> = Arc::new(MemoryFs::new());
+    let db = small_options(fs).durability(Durability::Disk).open(STORE_DIR).unwrap();
+    let mut batch = db.batch();
+    assert_eq!((batch.commit(None).unwrap(), batch.try_commit(None).unwrap()), (0, 0));
+    assert_eq!(db.begin().commit(None).unwrap(), 0);
+    let mut last = db.snapshot().sequence();
+    for call in ["commit", "try_commit", "commit_async", "try_commit_async", "transaction"] {
+        batch.insert(&db, "a", call).unwrap();
+        batch.insert(&db, "b", call).unwrap();
+        let sequence = match call {
+            "commit" => batch.commit(None),
+            "try_commit" => batch.try_commit(None),
+            "commit_async" => batch.commit_async(None).unwrap().wait(),
+            "try_commit_async" => batch.try_commit_async(None).unwrap().wait(),
+            _ => {
+                batch.clear();
+                let mut transaction = db.begin();
+                transaction.insert(&db, "a", call).unwrap();
+                transaction.insert(&db, "b", call).unwrap();
+                transaction.commit(None)
+            }
+        };
+        let sequence = sequence.unwrap();
+        assert_eq!((sequence, db.snapshot().sequence()), (last + 2, last + 2), "{call}");
+        assert!(db.durable_sequence() >= sequence, "{call}");
+        last = sequence;
     }
 }
 

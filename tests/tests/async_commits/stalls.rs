@@ -96,7 +96,7 @@ fn a_write_that_would_be_delayed_is_refused_and_writes_nothing() {
     let mut batch = db.batch();
     batch.insert(&db, "a", "1").unwrap();
     for result in [
-        batch.try_commit(Durability::OsBuffer),
+        batch.try_commit(Durability::OsBuffer).map(drop),
         batch.try_commit_async(Durability::OsBuffer).map(drop),
     ] {
         assert!(matches!(result, Err(Error::WouldStall { .. })), "{result:?}");

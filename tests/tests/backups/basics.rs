@@ -93,7 +93,12 @@ fn prune_removes_backups_and_only_their_own_files() {
         let copy = options(&disk).create_if_missing(false).open(&path).unwrap();
         assert_eq!(entries(&copy), wanted[number as usize - 1], "backup {number}");
     }
-    assert_eq!(set.prune(&Retention::new()).unwrap().removed, [4, 5]);
+    for no_rule in [Retention::new(), Retention::new().last(0).monthly(0)] {
+        let refused = set.prune(&no_rule);
+        let is_named = matches!(refused, Err(Error::InvalidOption { name: "retention", .. }));
+        assert!(is_named && set.list().unwrap().len() == 3, "{refused:?}");
+    }
+    assert_eq!(set.prune(&Retention::new().last(1)).unwrap().removed, [4, 5]);
     assert_eq!(set.list().unwrap().len(), 1, "the newest is always kept");
 }
 
@@ -113,7 +118,7 @@ fn prune_keeps_backups_of_each_store() {
     let ids: Vec<_> = set.list().unwrap().iter().map(|backup| backup.store).collect();
     assert!(ids[0] != ids[1] && ids[..2] == ids[2..4], "{ids:?}");
     assert_eq!(set.prune(&Retention::new().daily(2)).unwrap().removed, [1, 2, 3, 4]);
-    assert_eq!(set.prune(&Retention::new()).unwrap().removed, [5, 6]);
+    assert_eq!(set.prune(&Retention::new().last(1)).unwrap().removed, [5, 6]);
     for number in [7, 8] {
         let path = format!("data/restored{number}");
         set.restore(number, &path).unwrap();
@@ -159,7 +164,7 @@ fn damage_is_found_and_never_restored() {
     newer[8] = 2;
     disk.replace(&path, newer).unwrap();
     assert!(matches!(set.list(), Err(Error::NewerRelease { .. })));
-    assert!(matches!(set.prune(&Retention::new()), Err(Error::NewerRelease { .. })));
+    assert!(matches!(set.prune(&Retention::new().last(1)), Err(Error::NewerRelease { .. })));
 }
 
 #[test]
@@ -215,7 +220,7 @@ fn one_writer_at_a_time_changes_a_set() {
     set.create(&db).unwrap();
     let lock = disk.lock(Path::new("data/set/LOCK")).unwrap();
     assert!(matches!(set.create(&db), Err(Error::Locked { .. })));
-    assert!(matches!(set.prune(&Retention::new()), Err(Error::Locked { .. })));
+    assert!(matches!(set.prune(&Retention::new().last(1)), Err(Error::Locked { .. })));
     set.verify().unwrap();
     drop(lock);
     set.create(&db).unwrap();

@@ -20,7 +20,7 @@ fn restored(disk: &Arc<MemoryFs>, names: &[&str], to: &str) -> Db {
 }
 
 fn names_of(db: &Db) -> Vec<String> {
-    let mut all = db.keyspaces();
+    let mut all = db.keyspaces().unwrap();
     all.sort_unstable();
     all
 }

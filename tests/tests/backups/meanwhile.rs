@@ -127,7 +127,7 @@ fn a_prune_during_a_verification_or_a_list_is_no_problem() {
     set.create(&db).unwrap();
     let pruning = set_on(Arc::clone(&disk) as Arc<dyn Fs>);
     watched.0.before("set/backups/000003", move || {
-        pruning.prune(&Retention::new()).unwrap();
+        pruning.prune(&Retention::new().last(1)).unwrap();
     });
     assert_eq!(set.list().unwrap().len(), 1);
     // Damage of a backup that is left is still found.

@@ -33,7 +33,7 @@ fn a_refresh_passes_a_backup_that_was_pruned() {
         }
         failed += 1;
         let wanted = next_backup(&disk, &db, 3);
-        set(&disk).prune(&Retention::new()).unwrap();
+        set(&disk).prune(&Retention::new().last(1)).unwrap();
         assert!(replica.refresh().unwrap(), "call {call}");
         assert_eq!(entries(replica.db()), wanted, "call {call}");
         complete(&replica);

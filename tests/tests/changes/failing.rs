@@ -47,7 +47,7 @@ fn a_full_disk_leaves_no_change_of_a_failed_write() {
             0 => {
                 let mut batch = db.batch();
                 batch.insert(&db, [number], vec![number; 300]).unwrap();
-                batch.commit(Durability::Memory)
+                batch.commit(Durability::Memory).map(drop)
             }
             _ => db.insert([number], vec![number; 300]),
         };

@@ -4,6 +4,8 @@
 
 mod damage;
 mod failing;
+#[cfg(feature = "stream")]
+mod streams;
 mod threads;
 
 use std::{sync::Arc, time::Duration};

@@ -132,7 +132,7 @@ fn checkpoint_keeps_keyspaces_options_and_history() {
     db.checkpoint(COPY).unwrap();
     db.rename_keyspace("new", "newer").unwrap();
     let copy = options(&disk).create_if_missing(false).open(COPY).unwrap();
-    assert_eq!(copy.keyspaces(), ["default", "new"]);
+    assert_eq!(copy.keyspaces().unwrap(), ["default", "new"]);
     let new = copy.open_keyspace("new").unwrap();
     assert_eq!(new.options(), old.options());
     assert_eq!(new.snapshot_at(past).unwrap().get("key").unwrap().as_deref(), Some(&b"1"[..]));

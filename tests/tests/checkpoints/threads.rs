@@ -86,7 +86,7 @@ fn check(copy: &Db, acknowledged: &Acknowledged) {
     let report = copy.verify().unwrap();
     assert!(report.is_good(), "{report}");
     // Each keyspace change is there as a whole.
-    for name in copy.keyspaces() {
+    for name in copy.keyspaces().unwrap() {
         let known = ["default", "other", "passing", "renamed"];
         assert!(known.contains(&&*name), "{name}");
     }

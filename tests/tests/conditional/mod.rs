@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread};
 
 use bytes::Bytes;
-use sievedb::{Current, Db, Durability, Error};
+use sievedb::{Db, Durability, Error};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_options};
 
@@ -109,11 +109,11 @@ fn writes_to_other_keys_do_not_restart_the_call() {
 #[test]
 fn each_call_follows_its_rule() {
     let db = open();
-    let current = |value: Option<&str>| {
-        Err(Current { value: value.map(|value| Bytes::copy_from_slice(value.as_bytes())) })
-    };
+    let current =
+        |value: Option<&str>| Err(value.map(|value| Bytes::copy_from_slice(value.as_bytes())));
     let set = |expected: Option<&str>, new: Option<&str>| {
-        db.compare_and_set("key", expected.map(str::as_bytes), new.map(str::as_bytes)).unwrap()
+        let (expected, new) = (expected.map(str::as_bytes), new.map(str::as_bytes));
+        db.compare_and_set("key", expected, new).unwrap().map_err(|current| current.value)
     };
     assert_eq!(set(Some("a"), Some("b")), current(None));
     assert_eq!(set(None, None), Ok(()));

@@ -25,7 +25,7 @@ struct Reports(Mutex<Vec<(String, u64)>>);
 
 impl EventListener for Reports {
     fn on_event(&self, event: &Event) {
-        if let Event::FilterUnusable { keyspace, table_id, reason } = event {
+        if let Event::FilterUnusable { keyspace, table_id, reason, .. } = event {
             assert!(!reason.is_empty());
             self.0.lock().unwrap().push((keyspace.clone(), *table_id));
         }

@@ -15,7 +15,7 @@ pub(super) type Contents = BTreeMap<(String, Vec<u8>), Bytes>;
 
 pub(super) fn contents(db: &Db) -> Contents {
     let mut contents = Contents::new();
-    for name in db.keyspaces() {
+    for name in db.keyspaces().unwrap() {
         for entry in db.keyspace(&name).unwrap().iter() {
             let (key, value) = entry.unwrap();
             contents.insert((name.clone(), key.to_vec()), value);

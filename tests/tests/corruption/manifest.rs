@@ -95,7 +95,7 @@ struct Cuts(Mutex<Vec<(u64, u64, u64)>>);
 
 impl EventListener for Cuts {
     fn on_event(&self, event: &Event) {
-        if let Event::TornManifest { manifest_id, offset, bytes } = *event {
+        if let Event::TornManifest { manifest_id, offset, bytes, .. } = *event {
             self.0.lock().unwrap().push((manifest_id, offset, bytes));
         }
     }
@@ -133,7 +133,7 @@ fn truncated_manifest_tail_is_reported() {
         assert_eq!(report.to_string().contains("are no record"), flipped.is_some(), "{report}");
 
         let opened = options(&crashed).open(STORE_DIR).unwrap();
-        assert_eq!(opened.keyspaces(), ["default", "k"], "the log has it");
+        assert_eq!(opened.keyspaces().unwrap(), ["default", "k"], "the log has it");
         let told = std::mem::take(&mut *listener.0.lock().unwrap());
         let told: Vec<_> = told.into_iter().map(|(_, offset, bytes)| (offset, bytes)).collect();
         assert_eq!(told, Vec::from_iter(cut));

@@ -166,7 +166,7 @@ fn readable_data_is_copied_or_the_keyspace_dropped() {
     assert!(db.verify().unwrap().is_good() && db.stats().read_only.is_none());
     drop(db);
     let db = open(&fs);
-    assert_eq!(db.keyspaces(), ["default"]);
+    assert_eq!(db.keyspaces().unwrap(), ["default"]);
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 

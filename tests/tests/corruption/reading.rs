@@ -128,7 +128,7 @@ pub(super) struct Reading {
 }
 
 pub(super) fn read_all(sample: &Sample, db: &Db) -> Result<Vec<Reading>> {
-    let names = db.keyspaces();
+    let names = db.keyspaces().expect("it is open");
     let read = |(at, name): (usize, &&str)| {
         if !names.iter().any(|known| known == name) {
             // `Db::keyspace` would create it.

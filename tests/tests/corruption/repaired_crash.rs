@@ -164,8 +164,8 @@ fn difference(crashed: &Files) -> Option<String> {
         let (found, want) = (lengths(&found), lengths(&want));
         return Some(format!("{found:?} and not {want:?} of {names:?}: {report}"));
     }
-    let known = opened.keyspaces();
-    let back = db.keyspaces().into_iter().find(|name| !known.contains(name));
+    let known = opened.keyspaces().unwrap();
+    let back = db.keyspaces().unwrap().into_iter().find(|name| !known.contains(name));
     let back = back.filter(|_| unnamed.is_empty());
     back.map(|name| format!("{name:?} came back: {names:?}: {report}"))
 }

@@ -269,7 +269,7 @@ fn check(sample: &Sample, damaged: &Damaged, kind: &str) -> usize {
     let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut);
     let report = report.unwrap_or_else(|error| panic!("{case}: {error}"));
     let db = options(&fs).open(NEW).unwrap();
-    let mut names = db.keyspaces();
+    let mut names = db.keyspaces().unwrap();
     names.sort();
     assert_eq!(names, ["default", "packed", "raw"], "{case}: {report}");
     let found = contents(&db);

@@ -84,7 +84,7 @@ fn write(options: &Options, dir: &Path, lots: &mut Rng, shared: &Shared) -> u64 
         match lots.below(600) {
             0 => db.flush().unwrap(),
             1 => db.compact().unwrap(),
-            2 if !db.keyspace_exists("renamed") => {
+            2 if !db.keyspace_exists("renamed").unwrap() => {
                 let passing = db.keyspace("passing").unwrap();
                 passing.insert("number", format!("{last}")).unwrap();
                 db.rename_keyspace("passing", "renamed").unwrap();
@@ -162,7 +162,7 @@ fn follow(db: &Db, lots: &mut Rng, shared: &Shared, is_on_demand: bool) -> u64 {
             }
         }
         let known = ["default", "other", "passing", "renamed"];
-        assert!(db.keyspaces().iter().all(|name| known.contains(&&**name)));
+        assert!(db.keyspaces().unwrap().iter().all(|name| known.contains(&&**name)));
     }
     states
 }

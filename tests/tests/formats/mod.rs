@@ -94,7 +94,7 @@ fn stores_of_every_release_are_read_and_written() {
         let changes = db.changes(0).unwrap().map(|batch| batch.unwrap().changes().len());
         assert!(changes.sum::<usize>() > 50, "the changes are kept");
         db.insert("later", "1").unwrap();
-        for name in db.keyspaces() {
+        for name in db.keyspaces().unwrap() {
             db.keyspace(&name).unwrap().compact().unwrap();
         }
         db.remove("later").unwrap();

@@ -44,7 +44,7 @@ pub(super) fn write(fs: &Arc<MemoryFs>) -> Contents {
     }
     for round in 0..3_u64 {
         write_round(&db, round);
-        for name in db.keyspaces() {
+        for name in db.keyspaces().unwrap() {
             let keyspace = db.keyspace(&name).unwrap();
             match round {
                 0 => keyspace.compact().unwrap(),
@@ -91,7 +91,7 @@ fn write_round(db: &Db, round: u64) {
 
 pub(super) fn contents(db: &Db) -> Contents {
     let mut contents = Contents::new();
-    for name in db.keyspaces() {
+    for name in db.keyspaces().unwrap() {
         for entry in db.keyspace(&name).unwrap().iter() {
             let (key, value) = entry.unwrap();
             contents.insert((name.clone(), key.to_vec()), vec![Some(value)]);

@@ -173,7 +173,7 @@ fn a_value_that_has_expired_when_it_is_written_is_a_removal() {
         ("a batch", |db| {
             let mut batch = db.batch();
             batch.insert_with_ttl(db, "key", "b", Duration::ZERO)?;
-            batch.commit(Durability::OsBuffer)
+            batch.commit(Durability::OsBuffer).map(drop)
         }),
         ("a transaction", |db| {
             db.transaction(|transaction| transaction.insert_expiring_at(db, "key", "b", at(500)))

@@ -118,10 +118,11 @@ impl Calls for Transaction<'_> {
 
     fn commit(self) -> Result<Option<u64>> {
         let durability: Durability = self.store.durability();
-        match self.transaction.commit_sequence(durability) {
+        match self.transaction.commit(durability) {
+            Ok(0) => Ok(None),
             Ok(order) => {
-                order.inspect(|&order| self.store.acknowledge(order, durability));
-                Ok(order)
+                self.store.acknowledge(order, durability);
+                Ok(Some(order))
             }
             // On a full disk nothing is visible either.
             Err(error) if error.is_no_space() => Err(Failure::Conflict),

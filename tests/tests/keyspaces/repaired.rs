@@ -18,7 +18,7 @@ fn contents(db: &Db) -> Contents {
         let keys = db.open_keyspace(&name).unwrap().iter().keys();
         (name, keys.map(|key| String::from_utf8_lossy(&key.unwrap()).into_owned()).collect())
     };
-    db.keyspaces().into_iter().map(of_keyspace).collect()
+    db.keyspaces().unwrap().into_iter().map(of_keyspace).collect()
 }
 
 fn options(fs: &Arc<MemoryFs>) -> Options {

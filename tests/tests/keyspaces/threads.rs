@@ -1,6 +1,11 @@
 //! Handles and iterators can be moved to other threads.
 
-use sievedb::{Batch, Db, EntryRef, Keys, Keyspace, KeyspaceSnapshot, Range, Snapshot};
+use sievedb::{
+    Archive, BackupSet, Batch, Changes, CloseError, CommitFuture, CompactionPause, Db, EntryRef,
+    Error, Ingestion, Keys, Keyspace, KeyspaceOptions, KeyspaceSnapshot, MemoryPool, Options,
+    Range, Replica, RoomFuture, Savepoint, Snapshot, Stats, TableWriter, Transaction,
+    TransactionRange, UnsortedIngestion, ValueReader,
+};
 
 const fn moves_to_threads<T: Send + 'static>() {}
 
@@ -13,9 +18,29 @@ const _: () = {
     is_shared_by_threads::<Snapshot>();
     is_shared_by_threads::<KeyspaceSnapshot>();
     is_shared_by_threads::<Batch>();
+    is_shared_by_threads::<Transaction>();
+    is_shared_by_threads::<Savepoint>();
+    is_shared_by_threads::<CommitFuture>();
+    is_shared_by_threads::<RoomFuture>();
+    is_shared_by_threads::<CompactionPause>();
+    is_shared_by_threads::<BackupSet>();
+    is_shared_by_threads::<Archive>();
+    is_shared_by_threads::<Replica>();
+    is_shared_by_threads::<MemoryPool>();
+    is_shared_by_threads::<Options>();
+    is_shared_by_threads::<KeyspaceOptions>();
+    is_shared_by_threads::<Stats>();
+    is_shared_by_threads::<Error>();
+    is_shared_by_threads::<CloseError>();
     moves_to_threads::<Range>();
     moves_to_threads::<Keys>();
     moves_to_threads::<EntryRef<'static>>();
+    moves_to_threads::<TransactionRange<'static>>();
+    moves_to_threads::<Changes>();
+    moves_to_threads::<ValueReader>();
+    moves_to_threads::<Ingestion>();
+    moves_to_threads::<UnsortedIngestion>();
+    moves_to_threads::<TableWriter>();
 };
 
 #[test]

@@ -63,7 +63,7 @@ fn n12_open_after_a_clean_close_writes_nothing() {
     let db = open(&disk);
     assert_eq!(db.stats().log_segments, 2);
     assert_eq!(db.keyspace("k1").unwrap().get("key").unwrap().as_deref(), Some(&b"second"[..]));
-    assert_eq!(db.keyspaces().len(), KEYSPACES);
+    assert_eq!(db.keyspaces().unwrap().len(), KEYSPACES);
     db.flush().unwrap();
     assert_eq!(tables(&disk), KEYSPACES - 1, "k2 is dropped, the default keyspace is empty");
     db.close().unwrap();
@@ -143,7 +143,7 @@ fn recovery_of(keyspaces: usize) -> (usize, usize) {
         disk = crashed;
     }
     let db = open(&disk);
-    assert_eq!(db.keyspaces().len(), 1 + keyspaces);
+    assert_eq!(db.keyspaces().unwrap().len(), 1 + keyspaces);
     for keyspace in 0..keyspaces {
         let value = db.keyspace(&name(keyspace)).unwrap().get("key").unwrap();
         assert_eq!(value.as_deref(), Some(&b"value"[..]));
@@ -235,7 +235,7 @@ fn n13_many_keyspaces_are_dropped_by_one_record_and_one_edit() {
     db.close().unwrap();
     for disk in [crashed, disk] {
         let db = open(&disk);
-        assert_eq!(db.keyspaces(), ["default", "k49"]);
+        assert_eq!(db.keyspaces().unwrap(), ["default", "k49"]);
         assert_eq!(
             db.iter().count(),
             2,

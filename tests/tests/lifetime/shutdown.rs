@@ -1,6 +1,7 @@
 //! A shutdown closes a store although other handles exist, and cancels its compactions.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -74,7 +75,10 @@ fn n11_shutdown_closes_a_store_with_handles() {
         assert_closed("options", users.set_options(KeyspaceOptions::new()));
         assert_closed("flush", db.flush());
         assert_closed("close", clone.close().map_err(Error::from));
-        assert!(users.may_contain("key"));
+        assert_closed("names of keyspaces", db.keyspaces());
+        assert_closed("name of a keyspace", db.keyspace_exists("users"));
+        assert!(users.may_contain("key") && db.stats().keyspaces.is_empty());
+        assert_eq!(db.path(), Path::new(STORE_DIR));
 
         let again = options().open(STORE_DIR).unwrap();
         assert_eq!(again.keyspace("users").unwrap().iter().count(), 100);

@@ -123,6 +123,7 @@ impl Story {
         let db = opened.unwrap_or_else(|error| panic!("the store cannot be opened: {error:?}"));
         let handles: Vec<_> = db
             .keyspaces()
+            .expect("it is open")
             .into_iter()
             .map(|name| {
                 let handle = db.open_keyspace(&name).expect("it was listed");

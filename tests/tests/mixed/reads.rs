@@ -165,7 +165,7 @@ pub(super) fn expiry_ms(ttl: TimeToLive, now_ms: u64) -> Option<u64> {
 
 /// Reads all of a store, whose clock is at `now_ms`.
 pub(super) fn observe(db: &Db, handles: &[(Name, Keyspace)], now_ms: u64) -> Result<Found> {
-    let mut names = db.keyspaces();
+    let mut names = db.keyspaces().expect("it is open");
     names.sort_unstable();
     assert!(names.iter().map(String::as_str).eq(handles.iter().map(|(name, _)| &**name)));
     let mut found = Found::new();

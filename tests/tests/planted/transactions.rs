@@ -21,7 +21,7 @@ fn planted_validation_bugs_are_caught() {
         let phases = run(isolation, Some(bug), COUNT, seed);
         let promised = match isolation {
             Isolation::Serializable => anomaly::Isolation::Serializable,
-            Isolation::Snapshot => anomaly::Isolation::Snapshot,
+            _ => anomaly::Isolation::Snapshot,
         };
         let mut found = phases.iter().flat_map(|phase| phase.report.violations(promised));
         let first = found.next().unwrap_or_else(|| panic!("{bug:?} was not caught, {isolation:?}"));

@@ -125,7 +125,7 @@ fn write((db, keyspaces): &Store, thread: usize, number: u64) -> Result<(), Erro
         batch.insert(keyspace, format!("{thread}/{number:08}"), value(thread, number))?;
         batch.insert(keyspace, format!("last/{thread}"), number.to_le_bytes())?;
     }
-    batch.commit(Durability::Disk)
+    batch.commit(Durability::Disk).map(drop)
 }
 
 fn write_store(store: &Store, counters: &Counters) {

@@ -14,7 +14,7 @@ const PLACES: usize = 24;
 /// Returns the contents of a store, or the error.
 fn observe(opened: Result<Db>) -> String {
     let Ok(db) = opened.as_ref() else { return format!("{:?}", opened.err()) };
-    let keyspaces = db.keyspaces().into_iter().map(|name| {
+    let keyspaces = db.keyspaces().unwrap().into_iter().map(|name| {
         let keyspace = db.keyspace(&name)?;
         let entries: Vec<(Bytes, Bytes)> = keyspace.iter().collect::<Result<_>>()?;
         Ok((name, entries))

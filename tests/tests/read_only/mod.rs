@@ -68,7 +68,7 @@ fn reading(fs: Arc<dyn Fs>) -> Options {
 
 /// Checks the entries of [`killed`].
 fn check_entries(db: &Db) {
-    assert_eq!(db.keyspaces(), ["default", "users"]);
+    assert_eq!(db.keyspaces().unwrap(), ["default", "users"]);
     assert_eq!(db.iter().count(), ENTRIES as usize - 1);
     assert_eq!(db.iter().rev().count(), ENTRIES as usize - 1);
     assert_eq!(db.get(7_u32.to_be_bytes()).unwrap(), None);

@@ -51,7 +51,7 @@ fn others_conflict_with_a_committed_range() {
             let mut reader = reader;
             reader.insert(&db, "own", "").expect("it fits");
             match (reader.commit(None), conflict) {
-                (Ok(()), None) => {}
+                (Ok(_), None) => {}
                 (Err(Error::Conflict { key, keyspace }), Some(want)) => {
                     assert_eq!((&*key, keyspace), (want.as_bytes(), db.default_keyspace().name()));
                 }
@@ -89,7 +89,7 @@ fn a_range_conflicts_with_writes_in_it_under_snapshot_isolation() {
                         assert_eq!(isolation, Isolation::Snapshot, "{name}");
                         assert_eq!(&*key, want.as_bytes(), "{name}");
                     }
-                    (Ok(()), _) => {
+                    (Ok(_), _) => {
                         let wins = isolation == Isolation::Snapshot && conflict.is_some();
                         assert!(!wins, "{name}: no conflict");
                         let is_left = |key: &[u8]| key < &b"b"[..] || key >= &b"d"[..];

@@ -110,7 +110,8 @@ pub(crate) trait Stored: Sized {
     fn write_with(&self, mut batch: Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
         self.write_in(&mut batch, db, keyspace)?;
         remove_dropped(&mut batch, db, keyspace)?;
-        Ok(batch.commit(Durability::Disk)?)
+        batch.commit(Durability::Disk)?;
+        Ok(())
     }
 
     /// Adds a write of the record.
@@ -155,7 +156,7 @@ fn remove_dropped(batch: &mut Batch, db: &Db, keyspace: &Keyspace) -> Result<()>
         return Ok(());
     }
     let key_of_name = |name: &String| Ok(key_of(db.open_keyspace(name)?.id()));
-    let live: sievedb::Result<Vec<_>> = db.keyspaces().iter().map(key_of_name).collect();
+    let live: sievedb::Result<Vec<_>> = db.keyspaces()?.iter().map(key_of_name).collect();
     // After a concurrent rename the next write removes them.
     let Ok(live) = live else { return Ok(()) };
     // A renamed keyspace keeps its record, which may have its former name.
@@ -173,7 +174,7 @@ fn is_of(record: &[u8], name: &str) -> bool {
 /// name has the largest number.
 fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
     // Not created: the store may be read-only.
-    if !db.keyspace_exists(SCHEMA_KEYSPACE) {
+    if !db.keyspace_exists(SCHEMA_KEYSPACE)? {
         return Ok(None);
     }
     let records = db.open_keyspace(SCHEMA_KEYSPACE)?;
@@ -182,8 +183,9 @@ fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
     if let Some(bytes) = records.get(&key)? {
         return Ok(Some((key.into(), bytes)));
     }
-    let first = key_of(KeyspaceId { number: 0, ..id });
-    let last = key_of(KeyspaceId { number: u64::MAX, ..id });
+    let (mut first, mut last) = (id, id);
+    (first.number, last.number) = (0, u64::MAX);
+    let (first, last) = (key_of(first), key_of(last));
     let others =
         records.range(..first).chain(records.range((Bound::Excluded(last), Bound::Unbounded)));
     for entry in others.rev() {
@@ -243,7 +245,7 @@ impl IndexRecord {
 
     /// Returns the present name of the keyspace that is indexed, if it exists.
     pub(crate) fn live_data(&self, db: &Db) -> Result<Option<String>> {
-        for name in db.keyspaces() {
+        for name in db.keyspaces()? {
             let is_indexed = match self.data_number {
                 0 => name == self.data,
                 number => number == db.open_keyspace(&name)?.id().number,

@@ -98,7 +98,7 @@ fn reserved_name_creates_no_keyspace() {
     let options = sievedb::KeyspaceOptions::new();
     let opened = Names::open_with(&db, SCHEMA_KEYSPACE, &options, Schema::new("name", 1));
     assert!(matches!(opened, Err(Error::ReservedName { .. })), "{opened:?}");
-    assert!(!db.keyspace_exists(SCHEMA_KEYSPACE));
+    assert!(!db.keyspace_exists(SCHEMA_KEYSPACE).unwrap());
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod index_writes;
 mod keyspace;
 mod operands;
 mod rename;
+mod threads;
 mod writes;
 
 use sievedb_typed::sievedb::Db;

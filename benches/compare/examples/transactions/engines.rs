@@ -71,7 +71,7 @@ mod sievedb {
                 transaction.insert(&self.0, key, incremented(&value)?)?;
                 match transaction.commit(None) {
                     Err(Error::Conflict { .. }) => {}
-                    committed => return Ok(committed?),
+                    committed => return Ok(committed.map(drop)?),
                 }
             }
         }

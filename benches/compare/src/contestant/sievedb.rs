@@ -36,13 +36,15 @@ impl Engine for SieveDb {
         for (key, value) in entries {
             batch.insert(&self.db, key, value)?;
         }
-        Ok(batch.commit(Durability::OsBuffer)?)
+        batch.commit(Durability::OsBuffer)?;
+        Ok(())
     }
 
     fn write_synced(&self, (key, value): &Entry) -> Result<()> {
         let mut batch = self.db.batch();
         batch.insert(&self.db, key, value)?;
-        Ok(batch.commit(Durability::Disk)?)
+        batch.commit(Durability::Disk)?;
+        Ok(())
     }
 
     fn remove(&self, keys: &[Key]) -> Result<()> {
@@ -53,7 +55,8 @@ impl Engine for SieveDb {
         for key in keys {
             batch.remove(&self.db, key)?;
         }
-        Ok(batch.commit(Durability::OsBuffer)?)
+        batch.commit(Durability::OsBuffer)?;
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {

@@ -190,7 +190,7 @@ impl Store {
             self.is_worker_needed()
         };
         let ended = match self.run_compaction(tree, compaction, share, &interrupts) {
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_retryable() => {
                 self.note_failed(compaction, &error);
                 Ended::Aborted
             }

@@ -299,7 +299,7 @@ impl Store {
             ended => ended,
         };
         if let Err(error) = &outcome
-            && !error.is_passing()
+            && !error.is_retryable()
         {
             self.poison(error.clone());
         }
@@ -342,7 +342,7 @@ impl Store {
         // A call that ended the pause since then waits for the next attempt.
         let is_outdated = state.retries_of(job) != retries;
         let has_written = matches!(outcome, Ok(Ended::Done));
-        let full = outcome.err().filter(|error| error.is_passing() && !is_outdated);
+        let full = outcome.err().filter(|error| error.is_retryable() && !is_outdated);
         let (disk, has_workers) = (&mut state.full_disk, self.options.worker_threads > 0);
         let is_news = match (job, &full) {
             (Job::Filter(FilterJob::Rebuild(..)), full) => disk.note_rebuild(full.as_ref(), now),

@@ -86,5 +86,5 @@ fn in_batches(db: &Db, order: impl Iterator<Item = u64>) -> sievedb::Result<()> 
             batch.commit(Durability::OsBuffer)?;
         }
     }
-    batch.commit(Durability::OsBuffer)
+    batch.commit(Durability::OsBuffer).map(drop)
 }
