@@ -242,7 +242,7 @@ impl KeyspaceOptions {
     /// milliseconds; default `None`: values do not expire.
     ///
     /// Applies to `insert` of keyspaces, batches and transactions, to conditional writes such as
-    /// [`update`](crate::Keyspace::update), to
+    /// [`fetch_update`](crate::Keyspace::fetch_update), to
     /// [`Transaction::merge`](crate::Transaction::merge), and to
     /// [ingested](crate::Keyspace::ingest) values. The time counts from the call; in a transaction
     /// or an ingest, from its start. Does not apply to operands of

@@ -34,7 +34,7 @@
 //! ```
 //!
 //! [`Batch`] lists the atomic operations, and [`Transaction`] isolates several of them.
-//! [`Keyspace`] has conditional writes such as [`update`](Keyspace::update), values that
+//! [`Keyspace`] has conditional writes such as [`fetch_update`](Keyspace::fetch_update), values that
 //! [expire](Keyspace::insert_with_ttl), [range deletes](Keyspace::remove_range) and
 //! [merge operands](Keyspace::merge). [`Durability`] defines what a write survives. Settings are in
 //! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].

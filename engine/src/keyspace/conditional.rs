@@ -94,30 +94,47 @@ macro_rules! conditional_methods {
             }
 
             /// Replaces the value of `key` by the result of `change`, which takes the present
-            /// value. `None` stands for no value, in both places. Returns the previous value.
+            /// value. `None` stands for no value, in both places. Returns the **previous** value;
+            /// [`update_fetch`](Self::update_fetch) returns the new one.
             ///
             /// `change` is called again if another write changes the key in between.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn fetch_update<V: Into<$crate::Bytes>>(
+                &self,
+                key: impl AsRef<[u8]>,
+                mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
+            ) -> $crate::Result<Option<$crate::Bytes>> {
+                let mut change = |old: Option<&[u8]>| change(old).map(Into::into);
+                Ok(self$(.$field)?.replace_value(key.as_ref(), &mut change)?.0)
+            }
+
+            /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and
+            /// returns the **new** value.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
             /// let db = sievedb::Db::open(dir.path())?;
-            /// for word in ["to", "be"] {
-            ///     db.update("text", |text| Some([text.unwrap_or_default(), word.as_bytes()].concat()))?;
-            /// }
-            /// assert_eq!(db.get("text")?.as_deref(), Some(&b"tobe"[..]));
+            /// let add = |word: &'static str| {
+            ///     move |text: Option<&[u8]>| Some([text.unwrap_or_default(), word.as_bytes()].concat())
+            /// };
+            /// assert_eq!(db.update_fetch("text", add("to"))?.as_deref(), Some(&b"to"[..]));
+            /// assert_eq!(db.update_fetch("text", add("be"))?.as_deref(), Some(&b"tobe"[..]));
             /// # Ok::<(), sievedb::Error>(())
             /// ```
             ///
             /// # Errors
             ///
             /// As [`insert`](Self::insert) and [`get`](Self::get).
-            pub fn update<V: Into<$crate::Bytes>>(
+            pub fn update_fetch<V: Into<$crate::Bytes>>(
                 &self,
                 key: impl AsRef<[u8]>,
                 mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
             ) -> $crate::Result<Option<$crate::Bytes>> {
                 let mut change = |old: Option<&[u8]>| change(old).map(Into::into);
-                self$(.$field)?.update_bytes(key.as_ref(), &mut change)
+                Ok(self$(.$field)?.replace_value(key.as_ref(), &mut change)?.1)
             }
 
             /// Adds `delta` to the counter `key`, and returns the previous count. A counter is an
@@ -244,13 +261,15 @@ impl Keyspace {
         })
     }
 
-    pub(crate) fn update_bytes(
+    /// Returns the previous value and the new one.
+    pub(crate) fn replace_value(
         &self,
         key: &[u8],
         change: &mut dyn FnMut(Option<&[u8]>) -> Option<Bytes>,
-    ) -> Result<Option<Bytes>> {
+    ) -> Result<(Option<Bytes>, Option<Bytes>)> {
         self.change(key, |old: Option<Bytes>| {
-            Ok(Change::replace(old.is_some(), change(old.as_deref()), old))
+            let new = change(old.as_deref());
+            Ok(Change::replace(old.is_some(), new.clone(), (old, new)))
         })
     }
 

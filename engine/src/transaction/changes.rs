@@ -14,36 +14,64 @@ use crate::{Keyspace, Result, keyspace::conditional::count_of};
 /// [`insert`](Transaction::insert) or a [`remove`](Transaction::remove).
 impl Transaction {
     /// Replaces the value of `key` in `keyspace` by the result of `change`, which takes the present
-    /// value. `None` stands for no value, in both places. Returns the previous value.
+    /// value. `None` stands for no value, in both places. Returns the **previous** value;
+    /// [`update_fetch`](Self::update_fetch) returns the new one.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_for_update`](Self::get_for_update) and [`insert`](Self::insert).
+    pub fn fetch_update<V: AsRef<[u8]>>(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        Ok(self.replace_value(keyspace.as_ref(), key.as_ref(), change)?.0)
+    }
+
+    /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and returns the
+    /// **new** value.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// let db = sievedb::Db::open(dir.path())?;
     /// db.transaction(|transaction| {
-    ///     transaction.update(&db, "text", |_| Some("to"))?;
-    ///     transaction.update(&db, "text", |text| Some([text.unwrap_or_default(), b"be"].concat()))
+    ///     transaction.update_fetch(&db, "text", |_| Some("to"))?;
+    ///     let add = |text: Option<&[u8]>| Some([text.unwrap_or_default(), b"be"].concat());
+    ///     let new = transaction.update_fetch(&db, "text", add)?;
+    ///     assert_eq!(new.as_deref(), Some(&b"tobe"[..]));
+    ///     Ok(())
     /// })?;
-    /// assert_eq!(db.get("text")?.as_deref(), Some(&b"tobe"[..]));
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     ///
     /// # Errors
     ///
     /// As [`get_for_update`](Self::get_for_update) and [`insert`](Self::insert).
-    pub fn update<V: AsRef<[u8]>>(
+    pub fn update_fetch<V: AsRef<[u8]>>(
         &mut self,
         keyspace: impl AsRef<Keyspace>,
         key: impl AsRef<[u8]>,
         change: impl FnOnce(Option<&[u8]>) -> Option<V>,
-    ) -> Result<Option<Bytes>> {
-        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+    ) -> Result<Option<V>> {
+        Ok(self.replace_value(keyspace.as_ref(), key.as_ref(), change)?.1)
+    }
+
+    /// Returns the previous value and the new one.
+    fn replace_value<V: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<(Option<Bytes>, Option<V>)> {
         let old = self.get_for_update(keyspace, key)?;
-        match change(old.as_deref()) {
+        let new = change(old.as_deref());
+        match &new {
             Some(new) => self.insert(keyspace, key, new)?,
             None if old.is_some() => self.remove(keyspace, key)?,
             None => {}
         }
-        Ok(old)
+        Ok((old, new))
     }
 
     /// Adds `delta` to the counter `key` in `keyspace`, and returns the previous count. Counters
@@ -76,7 +104,7 @@ impl Transaction {
         keyspace: impl AsRef<Keyspace>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Bytes>> {
-        self.update(keyspace, key, |_| None::<&[u8]>)
+        self.fetch_update(keyspace, key, |_| None::<&[u8]>)
     }
 
     /// Returns the entry of `keyspace` with the smallest key, or `None` if there is no key. Costs

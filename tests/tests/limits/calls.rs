@@ -28,7 +28,7 @@ const VALUE_CALLS: [(&str, Call); 7] = [
     ("insert_without_ttl", |it, key, value| it.insert_without_ttl(key, value)),
     ("insert_if_absent", |it, key, value| it.insert_if_absent(key, value).map(drop)),
     ("compare_and_set", |it, key, value| it.compare_and_set(key, None, Some(value)).map(drop)),
-    ("update", |it, key, value| it.update(key, |_| Some(value.to_vec())).map(drop)),
+    ("fetch_update", |it, key, value| it.fetch_update(key, |_| Some(value.to_vec())).map(drop)),
     ("merge", |it, key, value| it.merge(key, value)),
 ];
 
@@ -51,7 +51,7 @@ const VALUE_STEPS: [(&str, Step); 6] = [
     ("insert_with_ttl", |tx, it, key, value| tx.insert_with_ttl(it, key, value, TTL)),
     ("insert_expiring_at", |tx, it, key, value| tx.insert_expiring_at(it, key, value, soon())),
     ("insert_without_ttl", |tx, it, key, value| tx.insert_without_ttl(it, key, value)),
-    ("update", |tx, it, key, value| tx.update(it, key, |_| Some(value)).map(drop)),
+    ("fetch_update", |tx, it, key, value| tx.fetch_update(it, key, |_| Some(value)).map(drop)),
     ("merge", |tx, it, key, value| tx.merge(it, key, value)),
 ];
 
@@ -166,7 +166,9 @@ fn a_change_that_panics_writes_nothing() {
     let (_, db) = store();
     db.insert("key", "old").expect("nothing fails");
     let calls: [(&str, &dyn Fn()); 6] = [
-        ("update", &|| drop(db.update("key", |_| -> Option<&[u8]> { panic!("as it should") }))),
+        ("fetch_update", &|| {
+            drop(db.fetch_update("key", |_| -> Option<&[u8]> { panic!("as it should") }));
+        }),
         ("remove_if", &|| drop(db.remove_if("key", |_| panic!("as it should")))),
         ("get_with", &|| drop(db.get_with("key", |_| panic!("as it should")))),
         ("transaction", &|| {
@@ -176,10 +178,10 @@ fn a_change_that_panics_writes_nothing() {
                 panic!("as it should")
             }));
         }),
-        ("update in a transaction", &|| {
+        ("fetch_update in a transaction", &|| {
             drop(db.transaction(|tx| {
                 tx.insert(&db, "other", "new")?;
-                tx.update(&db, "key", |_| -> Option<&[u8]> { panic!("as it should") })
+                tx.fetch_update(&db, "key", |_| -> Option<&[u8]> { panic!("as it should") })
             }));
         }),
         ("a range in a transaction", &|| {
@@ -193,7 +195,7 @@ fn a_change_that_panics_writes_nothing() {
         assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{name} panics");
         assert_eq!(db.len().expect("nothing fails"), 1, "{name}");
         assert_eq!(db.get("key").expect("nothing fails").as_deref(), Some(&b"old"[..]), "{name}");
-        db.update("key", |_| Some("new")).expect("nothing fails");
+        db.fetch_update("key", |_| Some("new")).expect("nothing fails");
         db.transaction(|tx| tx.insert(&db, "key", "old")).expect("nothing fails");
     }
     // No snapshot of a transaction is left behind: the older versions can be dropped.

@@ -151,11 +151,17 @@ impl Story {
                 }
                 None
             }
-            "update" => {
+            "fetch update" => {
                 let new = self.lots.chance(3, 4).then(|| self.value(space.operator));
-                let before = place.accept(tx.update(handle, &key, |_| new.clone()));
-                let Some(before) = unless_failing(before, fails)? else { return Ok(()) };
-                assert_eq!(before, old, "update of {} in a transaction", shown(&key));
+                let returns_new = self.lots.chance(1, 2);
+                let change = |_: Option<&[u8]>| new.clone();
+                let (result, want) = match returns_new {
+                    true => (tx.update_fetch(handle, &key, change), new.clone()),
+                    false => (tx.fetch_update(handle, &key, change), old.clone()),
+                };
+                let result = unless_failing(place.accept(result), fails)?;
+                let Some(got) = result else { return Ok(()) };
+                assert_eq!(got, want, "update of {} in a transaction", shown(&key));
                 match new {
                     Some(new) => Some(Some((new, default_ms))),
                     None => old.is_some().then_some(None),

@@ -199,14 +199,19 @@ impl Story {
                     Err(current) => assert_eq!((current.value, is_equal), (old_value, false)),
                 });
             }
-            "update" => {
+            "fetch update" => {
                 let new = self.lots.chance(3, 4).then(|| value.clone());
-                let result = handle.update(&key, |_| new.clone());
+                let returns_new = self.lots.chance(1, 2);
+                let change = |_: Option<&[u8]>| new.clone();
+                let (result, want) = match returns_new {
+                    true => (handle.update_fetch(&key, change), new.clone()),
+                    false => (handle.fetch_update(&key, change), old_value),
+                };
                 let change = match new {
                     Some(new) => Some(put(new, default_ms)),
                     None => is_present.then(|| remove(&key)),
                 };
-                self.checked(fails, change, began, result, |before| assert_eq!(before, old_value));
+                self.checked(fails, change, began, result, |got| assert_eq!(got, want));
             }
             "fetch add" => {
                 let delta = self.lots.number() as i64;

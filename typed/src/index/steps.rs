@@ -40,25 +40,26 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(Some(old))
     }
 
-    pub(super) fn change(
+    /// Replaces the value by that which `change` returns.
+    pub(super) fn change<T>(
         &self,
         transaction: &mut Transaction,
         key: &[u8],
-        change: impl FnOnce(Option<V>) -> Option<V>,
-    ) -> Result<Option<V>> {
+        change: impl FnOnce(Option<V>) -> (Option<V>, T),
+    ) -> Result<(Option<V>, T)> {
         let (old, before) = self.before(transaction, key)?;
         let was_present = old.is_some();
-        let new = change(old);
+        let (new, result) = change(old);
         match &new {
             Some(value) => {
                 let bytes = self.keyspace().encode_value(value)?;
                 transaction.insert(self.keyspace(), key, bytes)?;
             }
             None if was_present => transaction.remove(self.keyspace(), key)?,
-            None => return Ok(None),
+            None => return Ok((None, result)),
         }
         self.follow(transaction, key, &before, new.as_ref())?;
-        Ok(new)
+        Ok((new, result))
     }
 
     /// Adds a merge operand.

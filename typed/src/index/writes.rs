@@ -179,8 +179,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     }
 
     /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
-    /// stands for no value, in both places. Read and write are one atomic step. Returns the **new**
-    /// value, unlike [`Keyspace::update`](sievedb::Keyspace::update).
+    /// stands for no value, in both places. Read and write are one atomic step. Returns the
+    /// **previous** value; [`update_fetch`](Self::update_fetch) returns the new one.
     ///
     /// `change` is called again if another write changes the key in between. The new value has the
     /// default TTL of the keyspace.
@@ -188,13 +188,30 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub fn update(
+    pub fn fetch_update(
+        &self,
+        key: impl EncodeAs<K>,
+        mut change: impl FnMut(Option<&V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        let key = key::to_bytes(&key);
+        let mut change = |old: Option<V>| (change(old.as_ref()), old);
+        Ok(self.atomically(|transaction| self.change(transaction, &key, &mut change))?.1)
+    }
+
+    /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and returns the
+    /// **new** value.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn update_fetch(
         &self,
         key: impl EncodeAs<K>,
         mut change: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
         let key = key::to_bytes(&key);
-        self.atomically(|transaction| self.change(transaction, &key, &mut change))
+        let mut change = |old| (change(old), ());
+        Ok(self.atomically(|transaction| self.change(transaction, &key, &mut change))?.0)
     }
 
     /// Adds `operand` to the value of `key`, by the [merge
@@ -248,11 +265,7 @@ impl<K: Key> Indexed<K, i64, Integer> {
     ///
     /// As [`insert`](Self::insert).
     pub fn fetch_add(&self, key: impl EncodeAs<K>, delta: i64) -> Result<i64> {
-        let mut previous = 0;
-        self.update(key, |count| {
-            previous = count.unwrap_or(0);
-            Some(previous.wrapping_add(delta))
-        })?;
-        Ok(previous)
+        let add = |count: Option<&i64>| Some(count.copied().unwrap_or(0).wrapping_add(delta));
+        Ok(self.fetch_update(key, add)?.unwrap_or(0))
     }
 }

@@ -101,18 +101,35 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.delete_if(transaction, &key::to_bytes(&key), |_| true)
     }
 
-    /// Adds the writes of [`update`](Self::update) to `transaction`, and returns the new value.
+    /// Adds the writes of [`fetch_update`](Self::fetch_update) to `transaction`, and returns the
+    /// **previous** value.
     ///
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub fn update_in(
+    pub fn fetch_update_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        change: impl FnOnce(Option<&V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        let change = |old: Option<V>| (change(old.as_ref()), old);
+        Ok(self.change(transaction, &key::to_bytes(&key), change)?.1)
+    }
+
+    /// Adds the writes of [`update_fetch`](Self::update_fetch) to `transaction`, and returns the
+    /// **new** value.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn update_fetch_in(
         &self,
         transaction: &mut Transaction,
         key: impl EncodeAs<K>,
         change: impl FnOnce(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
-        self.change(transaction, &key::to_bytes(&key), change)
+        Ok(self.change(transaction, &key::to_bytes(&key), |old| (change(old), ()))?.0)
     }
 
     /// Adds the writes of [`merge`](Self::merge) to `transaction`.

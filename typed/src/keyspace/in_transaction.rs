@@ -133,29 +133,48 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     }
 
     /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
-    /// stands for no value, in both places. Returns the new value. See [`update`](Self::update).
+    /// stands for no value, in both places. Returns the **previous** value. See
+    /// [`fetch_update`](Self::fetch_update).
     ///
     /// # Errors
     ///
     /// As [`get_in`](Self::get_in) and [`insert_in`](Self::insert_in).
-    pub fn update_in(
+    pub fn fetch_update_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        change: impl FnOnce(Option<&V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        Ok(self.replace_in(transaction, &key, |old| (change(old.as_ref()), old))?.1)
+    }
+
+    /// Replaces the value of `key` as [`fetch_update_in`](Self::fetch_update_in) does, and returns
+    /// the **new** value. See [`update_fetch`](Self::update_fetch).
+    ///
+    /// # Errors
+    ///
+    /// As [`get_in`](Self::get_in) and [`insert_in`](Self::insert_in).
+    pub fn update_fetch_in(
         &self,
         transaction: &mut Transaction,
         key: impl EncodeAs<K>,
         change: impl FnOnce(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
-        key::with_bytes(&key, |key| {
-            let old = self.read_for_update(transaction, key)?;
-            let was_present = old.is_some();
-            let new = change(old);
-            match &new {
-                Some(value) => {
-                    transaction.insert(&self.entries, key, self.encode_value(value)?)?;
-                }
-                None if was_present => transaction.remove(&self.entries, key)?,
-                None => {}
-            }
-            Ok(new)
+        Ok(self.replace_in(transaction, &key, |old| (change(old), ()))?.0)
+    }
+
+    /// Replaces the value of `key` by that which `change` returns.
+    fn replace_in<T>(
+        &self,
+        transaction: &mut Transaction,
+        key: &impl EncodeAs<K>,
+        change: impl FnOnce(Option<V>) -> (Option<V>, T),
+    ) -> Result<(Option<V>, T)> {
+        key::with_bytes(key, |key| {
+            let (new, result) = change(self.read_for_update(transaction, key)?);
+            let bytes = new.as_ref().map(|new| self.encode_value(new)).transpose()?;
+            transaction.fetch_update(&self.entries, key, |_| bytes)?;
+            Ok((new, result))
         })
     }
 

@@ -90,7 +90,7 @@ fn index_agrees_with_its_data_after_a_power_cut() {
     let db = open(&disk);
     let (written, by_count) = counts(&db);
     for number in 0..12 {
-        written.update(number % 3, |count| Some(count.unwrap_or(0) + 1)).unwrap();
+        written.update_fetch(number % 3, |count| Some(count.unwrap_or(0) + 1)).unwrap();
         if number % 5 == 4 {
             written.remove(number % 3).unwrap();
             db.flush().unwrap();

@@ -79,7 +79,7 @@ fn conditional_writes_change_the_index() {
     transaction(&db, TransactionOptions::new(), |transaction| {
         counts.insert_in(transaction, 1, 1)?;
         counts.merge_in(transaction, 1, 2)?;
-        assert_eq!(counts.update_in(transaction, 1, |n| n.map(|n| n * 2))?, Some(6));
+        assert_eq!(counts.update_fetch_in(transaction, 1, |n| n.map(|n| n * 2))?, Some(6));
         counts.insert_in(transaction, 2, 9)?;
         assert_eq!(counts.take_in(transaction, 2)?, Some(9));
         counts.remove_in(transaction, 3)
@@ -156,7 +156,7 @@ fn index_follows_a_default_ttl() {
     let (counts, by_count) = open(&db, &minute.merge_operator(Arc::new(Counter)));
     counts.insert(1, 10).unwrap();
     counts.insert_without_ttl(2, 20).unwrap();
-    counts.update(3, |_| Some(30)).unwrap();
+    counts.update_fetch(3, |_| Some(30)).unwrap();
     counts.merge(4, 40).unwrap();
     check(&db, &counts, &by_count);
     clock.advance(30 * SECOND);

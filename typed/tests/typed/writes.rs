@@ -50,8 +50,12 @@ fn conditional_writes_read_typed_values() {
     names.compare_and_set(8, None, None).unwrap().unwrap();
     names.compare_and_set(7, Some(&anna), Some(&bert)).unwrap().unwrap();
     let longer = |name: Option<String>| name.map(|name| name + "a");
-    assert_eq!(names.update(7, longer).unwrap(), Some(text("berta")));
-    assert_eq!(names.update(8, longer).unwrap(), None);
+    assert_eq!(names.update_fetch(7, longer).unwrap(), Some(text("berta")));
+    assert_eq!(names.update_fetch(8, longer).unwrap(), None);
+    let doubled = |name: Option<&String>| name.map(|name| name.repeat(2));
+    assert_eq!(names.fetch_update(7, doubled).unwrap(), Some(text("berta")));
+    assert_eq!(names.fetch_update(8, doubled).unwrap(), None);
+    assert_eq!(names.fetch_update(7, |_| Some(text("berta"))).unwrap(), Some(text("bertaberta")));
     assert!(!names.remove_if(7, |name| name == "anna").unwrap());
     assert!(names.remove_if(7, |name| name == "berta").unwrap());
     assert!(!names.remove_if(7, |_| true).unwrap());
@@ -92,7 +96,7 @@ fn undecodable_values_are_kept_by_conditional_writes() {
     let errors = [
         names.take(7).map(drop),
         names.remove_if(7, |_| true).map(drop),
-        names.update(7, |_| None).map(drop),
+        names.update_fetch(7, |_| None).map(drop),
         names.compare_and_set(7, None, None).map(drop),
         names.pop_first().map(drop),
         transaction(&db, TransactionOptions::new(), |transaction| {
@@ -114,7 +118,7 @@ fn concurrent_conditional_writes_lose_no_update() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    counts.update(1, |count| Some(count.unwrap_or(0) + 1)).unwrap();
+                    counts.update_fetch(1, |count| Some(count.unwrap_or(0) + 1)).unwrap();
                     counts.fetch_add(1, 1).unwrap();
                 }
             });
@@ -233,7 +237,9 @@ fn operands_are_merged() {
         counts.merge_in(transaction, 1, 10)?;
         assert_eq!(counts.fetch_add_in(transaction, 1, 1)?, 14);
         assert_eq!(counts.get_for_update_in(transaction, 1)?, Some(15));
-        assert_eq!(counts.update_in(transaction, 1, |count| count.map(|n| n * 2))?, Some(30));
+        assert_eq!(counts.fetch_update_in(transaction, 1, |count| count.map(|n| n * 2))?, Some(15));
+        assert_eq!(counts.update_fetch_in(transaction, 1, |count| count.map(|n| n + 1))?, Some(31));
+        assert_eq!(counts.fetch_update_in(transaction, 1, |count| count.map(|n| n - 1))?, Some(31));
         assert_eq!(counts.take_in(transaction, 2)?, None);
         Ok(())
     })
