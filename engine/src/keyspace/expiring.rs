@@ -8,8 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use sievedb_format::{Kind, expiry::split_expiry};
 
-use super::{Keyspace, conditional::Change};
-use crate::{Error, Result, TimeToLive, resolve::expires, time_to_live::expiry_after};
+use super::{
+    Keyspace,
+    conditional::{Change, Expiry},
+};
+use crate::{
+    Error, Result, TimeToLive, read::observer::NoObserver, resolve::expires,
+    time_to_live::expiry_after,
+};
 
 /// Implements the methods of a handle for values that expire. `field` names its keyspace, if it is
 /// none itself.
@@ -21,6 +27,7 @@ macro_rules! expiring_methods {
         /// value hides older versions of the key as a removal does. A later write to the key, such
         /// as [`insert`](Self::insert), replaces value and expiry. The new value expires after the
         /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one.
+        /// **A conditional write**, such as [`fetch_add`](Self::fetch_add), **keeps the expiry**.
         ///
         /// The [store clock](crate::Db::store_time) determines the expiry. While the store is
         /// open, it advances with the monotonic clock of the machine: a change of the wall clock
@@ -154,6 +161,16 @@ impl Keyspace {
         self.put_value(key, Some(expiry_after(clock_ms, ttl)), value)
     }
 
+    pub(crate) fn put_if_absent_with_ttl(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<bool> {
+        let clock_ms = self.open.accept()?.versions.clock().now_ms();
+        self.put_if_absent(key, value, Expiry::At(Some(expiry_after(clock_ms, ttl))))
+    }
+
     /// Stores a value of this kind, which is in its stored form.
     pub(crate) fn put_stored(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Result<()> {
         if expires(kind) {
@@ -165,25 +182,21 @@ impl Keyspace {
     }
 
     pub(crate) fn set_expiry(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
-        let store = self.open.accept()?;
-        self.change(key, |value: Option<Bytes>| {
-            Ok(match value {
-                Some(_) if store.versions.clock().has_passed(Some(expiry_ms)) => {
-                    Change::Remove(true)
-                }
-                Some(value) => Change::PutWith(value, Some(expiry_ms), true),
-                None => Change::Keep(false),
-            })
-        })
+        self.change_expiry(key, Some(expiry_ms))
     }
 
     pub(crate) fn remove_expiry(&self, key: &[u8]) -> Result<bool> {
         if self.reader().time_to_live(key)? == Some(TimeToLive::Unlimited) {
             return Ok(true);
         }
-        self.change(key, |value: Option<Bytes>| {
+        self.change_expiry(key, None)
+    }
+
+    /// Writes the value again with this expiry. Returns `false` without a value.
+    fn change_expiry(&self, key: &[u8], expiry_ms: Option<u64>) -> Result<bool> {
+        self.change(key, &mut NoObserver, |value: Option<Bytes>| {
             Ok(match value {
-                Some(value) => Change::PutWith(value, None, true),
+                Some(value) => Change::Put(value, Expiry::At(expiry_ms), true),
                 None => Change::Keep(false),
             })
         })

@@ -5,13 +5,16 @@ use bytes::Bytes;
 use super::Transaction;
 #[cfg(doc)]
 use crate::Error;
-use crate::{Keyspace, Result, keyspace::conditional::count_of};
+use crate::{Keyspace, Result, keyspace::conditional::count_of, read::observer::Expiring};
 
 /// Writes that depend on the present value of their key, and the ends of a keyspace.
 ///
 /// A write reads its key by [`get_for_update`](Transaction::get_for_update), so that the commit
 /// fails at every isolation if another write changes the key. It costs that read and an
 /// [`insert`](Transaction::insert) or a [`remove`](Transaction::remove).
+///
+/// **A new value keeps the expiry of the value that it replaces.** The value of an absent key has
+/// the [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace.
 impl Transaction {
     /// Replaces the value of `key` in `keyspace` by the result of `change`, which takes the present
     /// value. `None` stands for no value, in both places. Returns the **previous** value;
@@ -64,14 +67,29 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(Option<&[u8]>) -> Option<V>,
     ) -> Result<(Option<Bytes>, Option<V>)> {
-        let old = self.get_for_update(keyspace, key)?;
-        let new = change(old.as_deref());
+        let found = self.find_for_update(keyspace, key)?;
+        let new = change(found.as_ref().map(|(old, _)| &**old));
         match &new {
-            Some(new) => self.insert(keyspace, key, new)?,
-            None if old.is_some() => self.remove(keyspace, key)?,
+            Some(new) => self.replace(keyspace, key, found.as_ref(), new.as_ref())?,
+            None if found.is_some() => self.remove(keyspace, key)?,
             None => {}
         }
-        Ok((old, new))
+        Ok((found.map(|(old, _)| old), new))
+    }
+
+    /// Writes `new`, which keeps the expiry of the `old` value.
+    pub(super) fn replace(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        old: Option<&Expiring<Bytes>>,
+        new: &[u8],
+    ) -> Result<()> {
+        let expiry_ms = match old {
+            Some((_, expiry_ms)) => *expiry_ms,
+            None => self.default_expiry_ms(keyspace),
+        };
+        self.add_value(keyspace, key, expiry_ms, new)
     }
 
     /// Adds `delta` to the counter `key` in `keyspace`, and returns the previous count. Counters
@@ -88,9 +106,9 @@ impl Transaction {
         delta: i64,
     ) -> Result<i64> {
         let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
-        let value = self.get_for_update(keyspace, key)?;
-        let count = count_of(key, value.as_deref())?;
-        self.insert(keyspace, key, count.wrapping_add(delta).to_be_bytes())?;
+        let found = self.find_for_update(keyspace, key)?;
+        let count = count_of(key, found.as_ref().map(|(value, _)| &**value))?;
+        self.replace(keyspace, key, found.as_ref(), &count.wrapping_add(delta).to_be_bytes())?;
         Ok(count)
     }
 

@@ -137,9 +137,9 @@ impl Transaction {
     /// [merge operator](crate::KeyspaceOptions::merge_operator).
     ///
     /// Unlike [`Keyspace::merge`], this call reads the value by
-    /// [`get_for_update`](Self::get_for_update), and writes the result by
-    /// [`insert`](Self::insert). So the commit fails if the key was written after the transaction
-    /// began.
+    /// [`get_for_update`](Self::get_for_update), and writes the result as
+    /// [`fetch_update`](Self::fetch_update) does. So the commit fails if the key was written after
+    /// the transaction began.
     ///
     /// # Errors
     ///
@@ -153,11 +153,12 @@ impl Transaction {
     ) -> Result<()> {
         let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
         check_entry(key, operand.as_ref())?;
-        let base = self.get_for_update(keyspace, key)?;
+        let base = self.find_for_update(keyspace, key)?;
         let operator = keyspace.tree().operator();
         let Some(folder) = operator.get() else { return keyspace.tree().check_operator() };
-        let value = folder.fold(key, base.as_deref(), &[operand.as_ref()])?;
-        self.add_value(keyspace, key, self.default_expiry_ms(keyspace), &value)
+        let value = base.as_ref().map(|(value, _)| &**value);
+        let value = folder.fold(key, value, &[operand.as_ref()])?;
+        self.replace(keyspace, key, base.as_ref(), &value)
     }
 
     /// Adds a write of a value, or of a removal.

@@ -22,11 +22,14 @@ fn soon() -> SystemTime {
 }
 
 /// Calls with a key and a value.
-const VALUE_CALLS: [(&str, Call); 7] = [
+const VALUE_CALLS: [(&str, Call); 8] = [
     ("insert_with_ttl", |it, key, value| it.insert_with_ttl(key, value, TTL)),
     ("insert_expiring_at", |it, key, value| it.insert_expiring_at(key, value, soon())),
     ("insert_without_ttl", |it, key, value| it.insert_without_ttl(key, value)),
     ("insert_if_absent", |it, key, value| it.insert_if_absent(key, value).map(drop)),
+    ("insert_if_absent_with_ttl", |it, key, value| {
+        it.insert_if_absent_with_ttl(key, value, TTL).map(drop)
+    }),
     ("compare_and_set", |it, key, value| it.compare_and_set(key, None, Some(value)).map(drop)),
     ("fetch_update", |it, key, value| it.fetch_update(key, |_| Some(value.to_vec())).map(drop)),
     ("merge", |it, key, value| it.merge(key, value)),

@@ -74,7 +74,8 @@ type Derived = Vec<BTreeSet<Vec<u8>>>;
 /// The index entries of a value before it is changed, and its time to live.
 pub(super) struct Before {
     derived: Derived,
-    ttl: Option<TimeToLive>,
+    /// `None` if the key has no value.
+    pub(super) ttl: Option<TimeToLive>,
 }
 
 impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {

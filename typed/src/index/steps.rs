@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use sievedb::Transaction;
 
-use super::Indexed;
+use super::{Indexed, indexed::Before};
 use crate::{
     codec::Codec,
     error::Result,
@@ -21,9 +21,40 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         expiry: Expiry,
     ) -> Result<()> {
         let (_, before) = self.before(transaction, key)?;
+        self.put(transaction, key, &before, value, expiry)
+    }
+
+    /// Stores a value and its index entries.
+    pub(super) fn put(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        before: &Before,
+        value: &V,
+        expiry: Expiry,
+    ) -> Result<()> {
         let bytes = self.keyspace().encode_value(value)?;
         transaction.put(self.keyspace().untyped(), key, &bytes, expiry)?;
-        self.follow(transaction, key, &before, Some(value))
+        self.follow(transaction, key, before, Some(value))
+    }
+
+    /// Stores a value that keeps the expiry of the old one, or removes the old one.
+    pub(super) fn set(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        before: &Before,
+        new: Option<&V>,
+    ) -> Result<()> {
+        match (new, before.ttl) {
+            (Some(new), None) => self.put(transaction, key, before, new, Expiry::Default),
+            (Some(new), ttl) => self.put(transaction, key, before, new, Expiry::of(ttl)),
+            (None, Some(_)) => {
+                transaction.remove(self.keyspace(), key)?;
+                self.follow(transaction, key, before, None)
+            }
+            (None, None) => Ok(()),
+        }
     }
 
     /// Removes the value if it meets `condition`, and returns it.
@@ -48,17 +79,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         change: impl FnOnce(Option<V>) -> (Option<V>, T),
     ) -> Result<(Option<V>, T)> {
         let (old, before) = self.before(transaction, key)?;
-        let was_present = old.is_some();
         let (new, result) = change(old);
-        match &new {
-            Some(value) => {
-                let bytes = self.keyspace().encode_value(value)?;
-                transaction.insert(self.keyspace(), key, bytes)?;
-            }
-            None if was_present => transaction.remove(self.keyspace(), key)?,
-            None => return Ok((None, result)),
-        }
-        self.follow(transaction, key, &before, new.as_ref())?;
+        self.set(transaction, key, &before, new.as_ref())?;
         Ok((new, result))
     }
 

@@ -90,17 +90,22 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ///
     /// As [`insert`](Self::insert).
     pub fn insert_if_absent(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<bool> {
-        let (key, value) = (key::to_bytes(&key), value.borrow());
-        self.atomically(|transaction| {
-            let (old, before) = self.before(transaction, &key)?;
-            if old.is_some() {
-                return Ok(false);
-            }
-            let bytes = self.keyspace().encode_value(value)?;
-            transaction.insert(self.keyspace(), &key, bytes)?;
-            self.follow(transaction, &key, &before, Some(value))?;
-            Ok(true)
-        })
+        self.store_if_absent(&key, value.borrow(), Expiry::Default)
+    }
+
+    /// Stores `value` under `key` until `ttl` has passed, and its index entries as long, unless the
+    /// key has a value. Returns `true` if `value` was stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_if_absent_with_ttl(
+        &self,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        self.store_if_absent(&key, value.borrow(), Expiry::After(ttl))
     }
 
     /// Removes `key` and its index entries. The key need not exist.
@@ -145,7 +150,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
 
     /// Changes the value of `key` from `expected` to `new`. `None` stands for no value, in both
     /// places. If the present value is not equal to `expected`, writes nothing and returns the
-    /// present value as the inner error. The new value has the default TTL of the keyspace.
+    /// present value as the inner error. The new value keeps the expiry of the old one.
     ///
     /// # Errors
     ///
@@ -165,15 +170,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
             if old.as_ref() != expected {
                 return Ok(Err(old));
             }
-            match new {
-                Some(new) => {
-                    let bytes = self.keyspace().encode_value(new)?;
-                    transaction.insert(self.keyspace(), &key, bytes)?;
-                }
-                None if old.is_some() => transaction.remove(self.keyspace(), &key)?,
-                None => return Ok(Ok(())),
-            }
-            self.follow(transaction, &key, &before, new)?;
+            self.set(transaction, &key, &before, new)?;
             Ok(Ok(()))
         })
     }
@@ -182,8 +179,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// stands for no value, in both places. Read and write are one atomic step. Returns the
     /// **previous** value; [`update_fetch`](Self::update_fetch) returns the new one.
     ///
-    /// `change` is called again if another write changes the key in between. The new value has the
-    /// default TTL of the keyspace.
+    /// `change` is called again if another write changes the key in between. The new value **keeps
+    /// the expiry** of the old one, or has the default TTL of the keyspace.
     ///
     /// # Errors
     ///
@@ -217,7 +214,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// Adds `operand` to the value of `key`, by the [merge
     /// operator](sievedb::KeyspaceOptions::merge_operator) of the keyspace, and replaces the index
     /// entries. Reads the value, unlike [`TypedKeyspace::merge`](crate::TypedKeyspace::merge): the
-    /// index depends on it. The new value has the default TTL of the keyspace.
+    /// index depends on it. The new value has the expiry of the old one.
     ///
     /// # Errors
     ///
@@ -253,6 +250,18 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     fn store(&self, key: &impl EncodeAs<K>, value: &V, expiry: Expiry) -> Result<()> {
         let key = key::to_bytes(key);
         self.atomically(|transaction| self.replace(transaction, &key, value, expiry))
+    }
+
+    fn store_if_absent(&self, key: &impl EncodeAs<K>, value: &V, expiry: Expiry) -> Result<bool> {
+        let key = key::to_bytes(key);
+        self.atomically(|transaction| {
+            let (old, before) = self.before(transaction, &key)?;
+            if old.is_some() {
+                return Ok(false);
+            }
+            self.put(transaction, &key, &before, value, expiry)?;
+            Ok(true)
+        })
     }
 }
 

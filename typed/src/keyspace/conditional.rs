@@ -1,6 +1,6 @@
 //! Conditional writes: writes that depend on the present value of their key.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, time::Duration};
 
 use sievedb::Bytes;
 
@@ -24,8 +24,10 @@ enum Change<T> {
 /// [`Keyspace::compare_and_set`](sievedb::Keyspace::compare_and_set) does.
 ///
 /// If another write changes the value in between, the call is retried until it succeeds. A call
-/// costs two reads and a write. New values have the [default
-/// TTL](sievedb::KeyspaceOptions::default_ttl) of the keyspace.
+/// costs two reads and a write.
+///
+/// **A new value keeps the expiry of the value that it replaces.** The value of an absent key has
+/// the [default TTL](sievedb::KeyspaceOptions::default_ttl) of the keyspace.
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was stored.
     /// As [`Keyspace::insert_if_absent`](sievedb::Keyspace::insert_if_absent): costs one read, or
@@ -37,6 +39,24 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     pub fn insert_if_absent(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<bool> {
         self.with_entry(&key, value.borrow(), |key, value| {
             self.entries.insert_if_absent(key, value)
+        })
+    }
+
+    /// Stores `value` under `key` until `ttl` has passed, unless the key has a value. Returns
+    /// `true` if `value` was stored. As
+    /// [`Keyspace::insert_if_absent_with_ttl`](sievedb::Keyspace::insert_if_absent_with_ttl).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_if_absent_with_ttl(
+        &self,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        self.with_entry(&key, value.borrow(), |key, value| {
+            self.entries.insert_if_absent_with_ttl(key, value, ttl)
         })
     }
 

@@ -19,7 +19,7 @@ use crate::{
 /// value of their key.
 ///
 /// Such a write reads its key by [`Transaction::get_for_update`]: the commit fails if another write
-/// changes the key.
+/// changes the key. **A new value keeps the expiry of the value that it replaces.**
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// Returns the value of `key` as `transaction` sees it. As [`Transaction::get`].
     ///

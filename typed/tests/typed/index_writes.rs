@@ -160,12 +160,18 @@ fn index_follows_a_default_ttl() {
     counts.merge(4, 40).unwrap();
     check(&db, &counts, &by_count);
     clock.advance(30 * SECOND);
+    // Changes keep the expiry.
     counts.merge(4, 1).unwrap();
+    assert_eq!(counts.fetch_add(3, 1).unwrap(), 30);
+    counts.compare_and_set(1, Some(&10), Some(&11)).unwrap().unwrap();
+    counts.fetch_update(2, |_| Some(21)).unwrap();
+    assert!(counts.insert_if_absent_with_ttl(5, 50, 31 * SECOND).unwrap());
+    assert!(!counts.insert_if_absent_with_ttl(5, 51, 99 * SECOND).unwrap());
     check(&db, &counts, &by_count);
     clock.advance(30 * SECOND);
-    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(20, 2), (41, 4)]);
+    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(21, 2), (50, 5)]);
     clock.advance(7200 * SECOND);
-    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(20, 2)]);
+    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(21, 2)]);
     check(&db, &counts, &by_count);
 }
 

@@ -152,6 +152,19 @@ fn values_expire() {
     assert!(!names.expire_at(4, SystemTime::UNIX_EPOCH).unwrap());
     assert_eq!(names.keys().collect::<Result<Vec<_>>>().unwrap(), [2]);
 
+    // Conditional writes keep the expiry.
+    assert!(names.insert_if_absent_with_ttl(1, text("a"), second).unwrap());
+    assert!(!names.insert_if_absent_with_ttl(1, text("b"), 2 * second).unwrap());
+    names.update_fetch(1, |name| name.map(|name| name + "a")).unwrap();
+    names.fetch_update(1, |_| Some(text("b"))).unwrap();
+    names.compare_and_set(1, Some(&text("b")), Some(&text("c"))).unwrap().unwrap();
+    transaction(&db, TransactionOptions::new(), |transaction| {
+        names.update_fetch_in(transaction, 1, |_| Some(text("d"))).map(drop)
+    })
+    .unwrap();
+    assert_eq!(names.ttl(1).unwrap(), Some(TimeToLive::Remaining(second)));
+    assert_eq!(names.take(1).unwrap(), Some(text("d")));
+
     // In a batch and in a transaction.
     let mut batch = db.batch();
     names.insert_with_ttl_in(&mut batch, 5, text("e"), second).unwrap();
