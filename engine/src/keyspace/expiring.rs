@@ -72,8 +72,8 @@ macro_rules! expiring_methods {
             /// Stores `value` under `key` until the store clock is at `time`, rounded up to whole
             /// milliseconds. Otherwise as [`insert_with_ttl`](Self::insert_with_ttl).
             ///
-            /// A time in the past acts as a TTL of zero. The store clock may differ from Unix time:
-            /// add a duration to [`Db::store_time`](crate::Db::store_time).
+            /// A time in the past acts as a TTL of zero. **The store clock may differ from Unix
+            /// time**: add a duration to [`Db::store_time`](crate::Db::store_time).
             ///
             /// # Errors
             ///
@@ -103,11 +103,36 @@ macro_rules! expiring_methods {
                 self$(.$field)?.put_value(key.as_ref(), None, value.as_ref())
             }
 
-            /// Sets the expiry of `key` to `time`, as
-            /// [`insert_expiring_at`](Self::insert_expiring_at) does, and keeps its value. Returns
-            /// `false` if the key has no value.
+            /// Sets the expiry of `key` to the time when `ttl` has passed, and keeps its value.
+            /// Returns `false` if the key has no value.
             ///
             /// Atomic: no other write to the key is lost. Reads the value, and writes it again.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// use sievedb::TimeToLive;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.insert("draft", "text")?;
+            /// assert!(db.expire_after("draft", Duration::from_secs(60))?);
+            /// assert!(matches!(db.ttl("draft")?, Some(TimeToLive::Remaining(_))));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn expire_after(
+                &self,
+                key: impl AsRef<[u8]>,
+                ttl: std::time::Duration,
+            ) -> $crate::Result<bool> {
+                self$(.$field)?.set_ttl(key.as_ref(), ttl)
+            }
+
+            /// Sets the expiry of `key` to `time` **of the store clock**, as
+            /// [`insert_expiring_at`](Self::insert_expiring_at) does. Otherwise as
+            /// [`expire_after`](Self::expire_after).
             ///
             /// # Errors
             ///
@@ -132,12 +157,12 @@ macro_rules! expiring_methods {
             /// As [`insert`](Self::insert) and [`get`](Self::get).
             ///
             /// ```
-            /// # use std::time::{Duration, SystemTime};
+            /// # use std::time::Duration;
             /// use sievedb::TimeToLive;
             /// # let dir = tempfile::tempdir().unwrap();
             /// let db = sievedb::Db::open(dir.path())?;
             /// db.insert("draft", "text")?;
-            /// assert!(db.expire_at("draft", SystemTime::now() + Duration::from_secs(60))?);
+            /// assert!(db.expire_at("draft", db.store_time() + Duration::from_secs(60))?);
             /// assert!(matches!(db.ttl("draft")?, Some(TimeToLive::Remaining(_))));
             /// assert!(db.persist_key("draft")?);
             /// assert_eq!(db.ttl("draft")?, Some(TimeToLive::Unlimited));
@@ -179,6 +204,11 @@ impl Keyspace {
             return self.put_value(key, Some(expiry_ms), value);
         }
         self.put_kind(kind, key, stored)
+    }
+
+    pub(crate) fn set_ttl(&self, key: &[u8], ttl: Duration) -> Result<bool> {
+        let clock_ms = self.open.accept()?.versions.clock().now_ms();
+        self.set_expiry(key, expiry_after(clock_ms, ttl))
     }
 
     pub(crate) fn set_expiry(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {

@@ -36,10 +36,11 @@ const VALUE_CALLS: [(&str, Call); 8] = [
 ];
 
 /// Calls with a key alone.
-const KEY_CALLS: [(&str, Call); 9] = [
+const KEY_CALLS: [(&str, Call); 10] = [
     ("fetch_add", |it, key, _| it.fetch_add(key, 1).map(drop)),
     ("take", |it, key, _| it.take(key).map(drop)),
     ("remove_if", |it, key, _| it.remove_if(key, |_| true).map(drop)),
+    ("expire_after", |it, key, _| it.expire_after(key, TTL).map(drop)),
     ("expire_at", |it, key, _| it.expire_at(key, soon()).map(drop)),
     ("persist_key", |it, key, _| it.persist_key(key).map(drop)),
     ("remove_range from", |it, key, _| it.remove_range(key..)),
@@ -59,10 +60,11 @@ const VALUE_STEPS: [(&str, Step); 6] = [
 ];
 
 /// Steps of transactions with a key alone.
-const KEY_STEPS: [(&str, Step); 8] = [
+const KEY_STEPS: [(&str, Step); 9] = [
     ("remove", |tx, it, key, _| tx.remove(it, key)),
     ("take", |tx, it, key, _| tx.take(it, key).map(drop)),
     ("fetch_add", |tx, it, key, _| tx.fetch_add(it, key, 1).map(drop)),
+    ("expire_after", |tx, it, key, _| tx.expire_after(it, key, TTL).map(drop)),
     ("expire_at", |tx, it, key, _| tx.expire_at(it, key, soon()).map(drop)),
     ("persist_key", |tx, it, key, _| tx.persist_key(it, key).map(drop)),
     ("remove_range from", |tx, it, key, _| tx.remove_range(it, key..)),
@@ -105,7 +107,12 @@ fn every_call_takes_the_longest_key_and_no_longer_one() {
                 // prefixes and bounds of an empty range, need not refuse it.
                 let needs_no_write = matches!(
                     name,
-                    "take" | "remove_if" | "expire_at" | "persist_key" | "remove_prefix"
+                    "take"
+                        | "remove_if"
+                        | "expire_after"
+                        | "expire_at"
+                        | "persist_key"
+                        | "remove_prefix"
                 );
                 let is_nothing = needs_no_write && result.is_ok() && fs.operations() == before;
                 assert!(is_right(&result, key_bytes, 8) || is_nothing, "{what}: {result:?}");

@@ -239,8 +239,12 @@ impl Story {
                 });
             }
             "expire at" => {
-                let expiry_ms = now_ms + self.lots.below(3000) as u64;
-                let result = handle.expire_at(&key, time(expiry_ms));
+                let ttl_ms = self.lots.below(3000) as u64;
+                let expiry_ms = now_ms + ttl_ms;
+                let result = match ttl_ms % 2 {
+                    0 => handle.expire_at(&key, time(expiry_ms)),
+                    _ => handle.expire_after(&key, Duration::from_millis(ttl_ms)),
+                };
                 let change = old_value.map(|old| put(old, expiry_ms));
                 self.checked(fails, change, began, result, |set| assert_eq!(set, is_present));
             }

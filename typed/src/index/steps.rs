@@ -1,8 +1,6 @@
 //! The steps of writes to an indexed keyspace, on encoded keys.
 
-use std::time::SystemTime;
-
-use sievedb::Transaction;
+use sievedb::{Keyspace, Transaction};
 
 use super::{Indexed, indexed::Before};
 use crate::{
@@ -98,18 +96,15 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.follow(transaction, key, &before, new.as_ref())
     }
 
-    /// Sets or removes the expiry of the value. Returns `false` without a value.
+    /// Sets or removes the expiry of the value by `set`. Returns `false` without a value.
     pub(super) fn set_expiry(
         &self,
         transaction: &mut Transaction,
         key: &[u8],
-        time: Option<SystemTime>,
+        set: impl FnOnce(&mut Transaction, &Keyspace) -> sievedb::Result<bool>,
     ) -> Result<bool> {
         let (value, before) = self.before(transaction, key)?;
-        let was_present = match time {
-            Some(time) => transaction.expire_at(self.keyspace(), key, time)?,
-            None => transaction.persist_key(self.keyspace(), key)?,
-        };
+        let was_present = set(transaction, self.keyspace().untyped())?;
         debug_assert_eq!(was_present, value.is_some(), "reads of one transaction differ");
         if was_present {
             self.follow(transaction, key, &before, value.as_ref())?;

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use sievedb::{Keyspace, Transaction};
+
 use super::Indexed;
 use crate::{
     codec::{Codec, Integer},
@@ -225,15 +227,25 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.atomically(|transaction| self.fold(transaction, &key, operand))
     }
 
-    /// Sets the expiry of `key` and of its index entries to `time`. Returns `false` if the key has
-    /// no value. See [`TypedKeyspace::expire_at`](crate::TypedKeyspace::expire_at).
+    /// Sets the expiry of `key` and of its index entries to the time when `ttl` has passed. Returns
+    /// `false` if the key has no value.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn expire_after(&self, key: impl EncodeAs<K>, ttl: Duration) -> Result<bool> {
+        self.expire(&key, |transaction, data, key| transaction.expire_after(data, key, ttl))
+    }
+
+    /// Sets the expiry of `key` and of its index entries to `time` of the [store
+    /// clock](sievedb::Db::store_time). Returns `false` if the key has no value. See
+    /// [`TypedKeyspace::expire_at`](crate::TypedKeyspace::expire_at).
     ///
     /// # Errors
     ///
     /// As [`remove`](Self::remove).
     pub fn expire_at(&self, key: impl EncodeAs<K>, time: SystemTime) -> Result<bool> {
-        let key = key::to_bytes(&key);
-        self.atomically(|transaction| self.set_expiry(transaction, &key, Some(time)))
+        self.expire(&key, |transaction, data, key| transaction.expire_at(data, key, time))
     }
 
     /// Removes the expiry of `key` and of its index entries. Returns `false` if the key has no
@@ -243,8 +255,18 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ///
     /// As [`remove`](Self::remove).
     pub fn persist_key(&self, key: impl EncodeAs<K>) -> Result<bool> {
-        let key = key::to_bytes(&key);
-        self.atomically(|transaction| self.set_expiry(transaction, &key, None))
+        self.expire(&key, |transaction, data, key| transaction.persist_key(data, key))
+    }
+
+    fn expire(
+        &self,
+        key: &impl EncodeAs<K>,
+        set: impl Fn(&mut Transaction, &Keyspace, &[u8]) -> sievedb::Result<bool>,
+    ) -> Result<bool> {
+        let key = key::to_bytes(key);
+        self.atomically(|transaction| {
+            self.set_expiry(transaction, &key, |transaction, data| set(transaction, data, &key))
+        })
     }
 
     fn store(&self, key: &impl EncodeAs<K>, value: &V, expiry: Expiry) -> Result<()> {

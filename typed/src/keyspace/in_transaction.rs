@@ -2,7 +2,7 @@
 
 use std::{
     ops::{Bound, RangeBounds},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use sievedb::{TimeToLive, Transaction, TransactionRange};
@@ -197,8 +197,23 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Sets the expiry of `key` to `time`, and keeps its value. Returns `false` if the key has no
-    /// value. As [`Transaction::expire_at`].
+    /// Sets the expiry of `key` to the time when `ttl` has passed, and keeps its value. Returns
+    /// `false` if the key has no value. As [`Transaction::expire_after`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Engine`](crate::Error::Engine).
+    pub fn expire_after_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        Ok(key::with_bytes(&key, |key| transaction.expire_after(&self.entries, key, ttl))?)
+    }
+
+    /// Sets the expiry of `key` to `time` of the [store clock](sievedb::Db::store_time), and keeps
+    /// its value. Returns `false` if the key has no value. As [`Transaction::expire_at`].
     ///
     /// # Errors
     ///

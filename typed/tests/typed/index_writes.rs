@@ -109,6 +109,8 @@ fn index_entries_expire_with_their_value() {
     check(&db, &counts, &by_count);
     assert!(counts.expire_at(5, SystemTime::UNIX_EPOCH + 1_000_000 * SECOND).unwrap());
     check(&db, &counts, &by_count);
+    assert!(counts.expire_after(5, 999_999 * SECOND).unwrap());
+    check(&db, &counts, &by_count);
     let snapshot = db.snapshot();
     clock.advance(2 * SECOND);
     assert_eq!(ids(), [2, 4, 5]);
@@ -130,6 +132,7 @@ fn index_entries_expire_with_their_value() {
         counts.insert_without_ttl_in(transaction, 8, 1)?;
         // Again, with the expiry that this transaction wrote.
         counts.insert_with_ttl_in(transaction, 6, 1, 2 * SECOND)?;
+        assert!(counts.expire_after_in(transaction, 8, SECOND)?);
         counts.expire_at_in(transaction, 8, SystemTime::UNIX_EPOCH)?;
         counts.persist_key_in(transaction, 8)?;
         Ok(())

@@ -150,6 +150,9 @@ fn values_expire() {
     assert_eq!(names.ttl(2).unwrap(), Some(TimeToLive::Unlimited));
     assert!(names.expire_at(3, SystemTime::UNIX_EPOCH).unwrap());
     assert!(!names.expire_at(4, SystemTime::UNIX_EPOCH).unwrap());
+    assert!(names.expire_after(2, 2 * second).unwrap() && !names.expire_after(4, second).unwrap());
+    assert_eq!(names.ttl(2).unwrap(), Some(TimeToLive::Remaining(2 * second)));
+    assert!(names.persist_key(2).unwrap());
     assert_eq!(names.keys().collect::<Result<Vec<_>>>().unwrap(), [2]);
 
     // Conditional writes keep the expiry.
@@ -175,6 +178,8 @@ fn values_expire() {
         names.insert_expiring_at_in(transaction, 8, text("h"), SystemTime::UNIX_EPOCH)?;
         assert_eq!(names.ttl_in(transaction, 7)?, Some(TimeToLive::Remaining(2 * second)));
         assert!(names.persist_key_in(transaction, 7)? && !names.persist_key_in(transaction, 8)?);
+        assert!(names.expire_after_in(transaction, 6, second)?);
+        assert_eq!(names.ttl_in(transaction, 6)?, Some(TimeToLive::Remaining(second)));
         assert!(names.expire_at_in(transaction, 6, SystemTime::UNIX_EPOCH)?);
         Ok(())
     })
