@@ -54,9 +54,6 @@ use crate::{
     validation::{read_set::ReadSet, unchanged::Unchanged},
 };
 
-/// Divisor of the limit of all memtables for the default limit of a transaction's memory.
-const BYTES_SHARE: u64 = 4;
-
 /// An optimistic transaction: reads and writes of any keyspaces of a store as one atomic step.
 ///
 /// Reads see the store at the time of [`Db::begin`](crate::Db::begin), and the transaction's own
@@ -106,11 +103,12 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn new(default: &Keyspace, options: TransactionOptions) -> Self {
         let open = default.handle().of_kind(HandleKind::Transaction);
-        let memory = &open.store().tables.memory;
-        let share = || memory.limit(MemoryUse::Memtables) / BYTES_SHARE;
+        let store = open.store();
+        let bytes_max = options.bytes_max.unwrap_or_else(|| store.write_bytes_max());
+        let memory = &store.tables.memory;
         Self {
             options,
-            bytes_max: options.bytes_max.unwrap_or_else(share),
+            bytes_max,
             writes: OwnWrites::default(),
             tracked: Mutex::default(),
             charge: memory.charge(MemoryUse::Bookkeeping, 0),

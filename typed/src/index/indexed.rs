@@ -34,8 +34,8 @@ use crate::{
 /// [`Options::durability`](sievedb::Options::durability).
 ///
 /// A write with its index entries must fit into a transaction of [default
-/// size](sievedb::TransactionOptions::bytes_max): from 4 to 16 MiB with a budget of 256 MiB. An
-/// index key and the key of its entry have at most 64 KiB together, encoded as a
+/// size](sievedb::TransactionOptions::bytes_max), which is that of a batch: 48 MiB with a budget of
+/// 256 MiB. An index key and the key of its entry have at most 64 KiB together, encoded as a
 /// [tuple](crate::key).
 ///
 /// ```
