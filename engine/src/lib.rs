@@ -189,7 +189,9 @@ pub use stall_reason::StallReason;
 pub use stats::Stats;
 pub use table_writer::{TableWriter, WrittenTable};
 pub use time_to_live::TimeToLive;
-pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};
+pub use transaction::{
+    Isolation, Savepoint, Transaction, TransactionKeys, TransactionOptions, TransactionRange,
+};
 pub use value_reader::ValueReader;
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 

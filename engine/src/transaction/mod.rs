@@ -9,6 +9,7 @@
 //! |----------------|-----------------------------------------------------------------------|
 //! | [`changes`]    | writes that depend on the current value of their key                  |
 //! | [`expiring`]   | writes of values that expire                                          |
+//! | [`keys`]       | iterators over keys alone                                             |
 //! | [`options`]    | isolation, durability, limits                                         |
 //! | [`own_writes`] | uncommitted writes, savepoints                                        |
 //! | [`reads`]      | lookups, which see the transaction's own writes                       |
@@ -18,6 +19,7 @@
 
 mod changes;
 mod expiring;
+mod keys;
 mod options;
 mod own_writes;
 mod range;
@@ -32,6 +34,7 @@ use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 pub use self::{
+    keys::TransactionKeys,
     options::{Isolation, TransactionOptions},
     own_writes::Savepoint,
     range::TransactionRange,

@@ -5,14 +5,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sievedb::{TimeToLive, Transaction, TransactionRange};
+use sievedb::{TimeToLive, Transaction};
 
 use super::TypedKeyspace;
 use crate::{
     codec::{Codec, Integer},
-    entries::decode_key,
     error::Result,
     key::{self, EncodeAs, Key, KeyBounds, PrefixOf, key_bounds, prefix_bounds},
+    transaction::TransactionEntries,
 };
 
 /// Reads of a [`Transaction`], which see its own writes, and writes that depend on the present
@@ -94,42 +94,38 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// assert_eq!(amounts.get(3)?, Some(30));
     /// # Ok::<(), sievedb_typed::Error>(())
     /// ```
-    pub fn iter_in<'t>(
-        &'t self,
-        transaction: &'t Transaction,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
+    #[must_use]
+    pub fn iter_in<'t>(&self, transaction: &'t Transaction) -> TransactionEntries<'t, K, V, C> {
         self.entries_in(transaction, (Bound::Unbounded, Bound::Unbounded))
     }
 
     /// Returns the entries whose keys are within `bounds`. As [`iter_in`](Self::iter_in).
+    #[must_use]
     pub fn range_in<'t, Q: EncodeAs<K>>(
-        &'t self,
+        &self,
         transaction: &'t Transaction,
         bounds: impl RangeBounds<Q>,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
+    ) -> TransactionEntries<'t, K, V, C> {
         self.entries_in(transaction, key_bounds::<K, _>(&bounds))
     }
 
     /// Returns the entries whose keys have this prefix. As [`iter_in`](Self::iter_in).
+    #[must_use]
     pub fn prefix_in<'t, P: PrefixOf<K>>(
-        &'t self,
+        &self,
         transaction: &'t Transaction,
         prefix: P,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
+    ) -> TransactionEntries<'t, K, V, C> {
         self.entries_in(transaction, prefix_bounds::<K, P>(&(&prefix..=&prefix)))
     }
 
     fn entries_in<'t>(
-        &'t self,
+        &self,
         transaction: &'t Transaction,
         bounds: KeyBounds,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
-        let range: TransactionRange<'t> = transaction.range::<Vec<u8>>(&self.entries, bounds);
-        range.map(|entry| {
-            let (key, value) = entry?;
-            let value = self.decode_value(&key, value)?;
-            Ok((decode_key(&self.name, key)?, value))
-        })
+    ) -> TransactionEntries<'t, K, V, C> {
+        let range = transaction.range::<Vec<u8>>(&self.entries, bounds);
+        TransactionEntries::new(range, &self.name)
     }
 
     /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`

@@ -228,7 +228,11 @@ fn ranges_are_removed() {
     transaction(&db, TransactionOptions::new(), |transaction| {
         keys.remove_prefix_in(transaction, ("b",))?;
         keys.insert_in(transaction, ("b", 5), ())?;
-        assert_eq!(keys.prefix_in(transaction, ("b",)).count(), 1);
+        let of_b = || keys.prefix_in(transaction, ("b",));
+        assert_eq!(of_b().keys().collect::<Result<Vec<_>>>()?, [(text("b"), 5)]);
+        assert_eq!(of_b().keys().next_back().transpose()?, Some((text("b"), 5)));
+        assert!(!of_b().is_empty()? && keys.prefix_in(transaction, ("c",)).is_empty()?);
+        assert_eq!(of_b().count(), 1);
         assert_eq!(keys.range_in(transaction, ("a\0", 1)..).count(), 2);
         let last = keys.iter_in(transaction).next_back().transpose()?;
         assert_eq!(last, Some(((text("b"), 5), ())));
