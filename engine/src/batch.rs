@@ -48,7 +48,7 @@ use crate::{
 ///   [`remove_range`](Keyspace::remove_range).
 /// * One [`commit`](Self::commit), over all keyspaces of the store.
 /// * One conditional write, such as [`insert_if_absent`](Keyspace::insert_if_absent) or
-///   [`update`](Keyspace::update). It covers only its own key: a crash may lose an index entry
+///   [`fetch_update`](Keyspace::fetch_update). It covers only its own key: a crash may lose an index entry
 ///   written after it.
 /// * All reads of one [`Snapshot`](crate::Snapshot), and all of one iterator.
 ///

@@ -34,7 +34,7 @@
 //! ```
 //!
 //! [`Batch`] lists the atomic operations, and [`Transaction`] isolates several of them.
-//! [`Keyspace`] has conditional writes such as [`update`](Keyspace::update), values that
+//! [`Keyspace`] has conditional writes such as [`fetch_update`](Keyspace::fetch_update), values that
 //! [expire](Keyspace::insert_with_ttl), [range deletes](Keyspace::remove_range) and
 //! [merge operands](Keyspace::merge). [`Durability`] defines what a write survives. Settings are in
 //! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
@@ -200,7 +200,9 @@ pub use table_writer::{TableWriter, WrittenTable};
 pub use time_to_live::TimeToLive;
 #[cfg(feature = "object-store")]
 pub use tokio;
-pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};
+pub use transaction::{
+    Isolation, Savepoint, Transaction, TransactionKeys, TransactionOptions, TransactionRange,
+};
 pub use value_reader::ValueReader;
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 

@@ -212,7 +212,7 @@ impl Range {
     }
 
     /// Reads no values in blob files, and computes none from merge operands.
-    fn set_keys_only(&mut self) {
+    pub(crate) fn set_keys_only(&mut self) {
         if let State::Open(range) = &mut self.0 {
             range.set_keys_only();
         }
@@ -230,6 +230,11 @@ impl Range {
                 Err(error) => range.stop().then_some(Err(error)),
             },
         }
+    }
+
+    /// Returns the next key of `end`.
+    pub(crate) fn key(&mut self, end: End) -> Option<Result<Bytes>> {
+        self.item(end, range::Range::key)
     }
 
     /// Returns `true` if the range has no key. Reads no value, and no table that its filters

@@ -20,7 +20,7 @@ use crate::{
     read::{
         lookup::Lookup,
         many::ManyReader,
-        observer::{ExpiryObserver, FromValue, NoObserver, Observer},
+        observer::{ExpiryObserver, FromValue, Observer},
         tree::Tree,
         view::{KeptView, ReadView},
         written::ReadMark,
@@ -111,12 +111,13 @@ impl<'h> Reader<'h> {
         lookup.find(view, store.tables.counters.local(), observer)
     }
 
-    /// Returns the value of `key`, and the mark of its read, for a write on the condition that the
-    /// key was not written since.
-    pub(crate) fn find_marked<V: FromValue>(
+    /// Returns the result of `observer` for the value of `key`, and the mark of its read, for a
+    /// write on the condition that the key was not written since.
+    pub(crate) fn find_marked<V>(
         self,
         key: &[u8],
         hash: u64,
+        observer: &mut impl Observer<V>,
     ) -> Result<(Option<V>, ReadMark)> {
         let store = self.open.accept()?;
         // Loaded before the view, which then holds every write up to this number.
@@ -125,7 +126,7 @@ impl<'h> Reader<'h> {
         let at = self.at(store)?;
         let mark = ReadMark { sequence, version: view.version.number() };
         let lookup = self.lookup(key, hash, at);
-        let found = lookup.find(&view, store.tables.counters.local(), &mut NoObserver)?;
+        let found = lookup.find(&view, store.tables.counters.local(), observer)?;
         Ok((found, mark))
     }
 
@@ -141,7 +142,7 @@ impl<'h> Reader<'h> {
         } else {
             lookup.find(&view, counters, &mut observer)?
         };
-        Ok(found.map(|()| TimeToLive::at(at.clock_ms(), observer.expiry_ms())))
+        Ok(found.map(|((), expiry_ms)| TimeToLive::at(at.clock_ms(), expiry_ms)))
     }
 
     /// Returns `true` unless memory shows that `key` has no value.

@@ -24,7 +24,7 @@ impl WordCounts {
 
     /// Counts `word`. Count and index change in one atomic step.
     fn add(&self, word: &str) -> Result<()> {
-        self.words.update(word, |count| Some(count.unwrap_or(0) + 1))?;
+        self.words.update_fetch(word, |count| Some(count.unwrap_or(0) + 1))?;
         Ok(())
     }
 

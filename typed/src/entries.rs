@@ -52,13 +52,16 @@ impl<K: Key, V, C: Codec<V>> Entries<K, V, C> {
     pub fn seek_back(&mut self, key: impl EncodeAs<K>) {
         key::with_bytes(&key, |key| self.range.seek_back(key));
     }
+}
 
-    fn decode(&self, entry: sievedb::Result<(Bytes, Bytes)>) -> Result<(K, V)> {
-        let (key, value) = entry?;
-        let decoded = C::decode(value);
-        let decoded = decoded.map_err(|source| Error::value(&self.keyspace, &key, source))?;
-        Ok((decode_key(&self.keyspace, key)?, decoded))
-    }
+/// Decodes a stored entry of `keyspace`.
+pub(crate) fn decode_entry<K: Key, V, C: Codec<V>>(
+    keyspace: &Arc<str>,
+    entry: sievedb::Result<(Bytes, Bytes)>,
+) -> Result<(K, V)> {
+    let (key, value) = entry?;
+    let decoded = C::decode(value).map_err(|source| Error::value(keyspace, &key, source))?;
+    Ok((decode_key(keyspace, key)?, decoded))
 }
 
 /// Returns the decoded keys of `range`, of `keyspace`.
@@ -79,14 +82,14 @@ impl<K: Key, V, C: Codec<V>> Iterator for Entries<K, V, C> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.range.next()?;
-        Some(self.decode(entry))
+        Some(decode_entry::<K, V, C>(&self.keyspace, entry))
     }
 }
 
 impl<K: Key, V, C: Codec<V>> DoubleEndedIterator for Entries<K, V, C> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let entry = self.range.next_back()?;
-        Some(self.decode(entry))
+        Some(decode_entry::<K, V, C>(&self.keyspace, entry))
     }
 }
 

@@ -9,7 +9,7 @@ mod removal;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc};
 
-use sievedb::{Bytes, Db, Keyspace, KeyspaceOptions, Snapshot};
+use sievedb::{Bytes, Db, Durability, Keyspace, KeyspaceOptions, ReadOptions, Snapshot};
 
 use crate::{
     codec::{Codec, Postcard},
@@ -29,6 +29,8 @@ use crate::{
 /// are passed by value or by reference. Integer literals have the type of the key.
 pub struct TypedKeyspace<K, V, C = Postcard> {
     entries: Keyspace,
+    /// Durability of the writes of `entries`; `None` for that of the store.
+    durability: Option<Durability>,
     name: Arc<str>,
     /// Version of the schema.
     version: u32,
@@ -78,7 +80,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     fn check(db: &Db, entries: Keyspace, schema: &Schema) -> Result<Self> {
         schema.open(db, &entries)?;
         let (name, version) = (entries.name().into(), schema.version());
-        Ok(Self { entries, name, version, types: PhantomData })
+        Ok(Self { entries, durability: None, name, version, types: PhantomData })
     }
 
     /// Returns the name with which the keyspace was opened.
@@ -106,6 +108,37 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     #[must_use]
     pub fn untyped(&self) -> &Keyspace {
         &self.entries
+    }
+
+    /// Returns a handle of this keyspace whose writes have `durability`, instead of
+    /// [`Options::durability`](sievedb::Options::durability). As [`Keyspace::with_durability`]. An
+    /// [`Indexed`](crate::Indexed) of the handle has it, too.
+    ///
+    /// ```
+    /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::{Db, Durability}};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(dir.path())?;
+    /// let payments = TypedKeyspace::<u64, u64>::open(&db, "payments", Schema::new("payment", 1))?
+    ///     .with_durability(Durability::Disk);
+    /// payments.insert(1, 950)?;
+    /// # Ok::<(), sievedb_typed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        let entries = self.entries.with_durability(durability);
+        Self { entries, durability: Some(durability), ..self.clone() }
+    }
+
+    /// Returns the durability of [`with_durability`](Self::with_durability).
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        self.durability
+    }
+
+    /// Returns a handle of this keyspace that reads with `options`, iterators included. As
+    /// [`Keyspace::with_read_options`].
+    #[must_use]
+    pub fn with_read_options(&self, options: ReadOptions) -> Self {
+        Self { entries: self.entries.with_read_options(options), ..self.clone() }
     }
 
     /// Returns a view of the keyspace at the time of `snapshot`. The view is empty if the keyspace
@@ -192,7 +225,8 @@ read_methods!(TypedKeyspace);
 impl<K, V, C> Clone for TypedKeyspace<K, V, C> {
     fn clone(&self) -> Self {
         let (entries, name) = (self.entries.clone(), Arc::clone(&self.name));
-        Self { entries, name, version: self.version, types: PhantomData }
+        let (durability, version) = (self.durability, self.version);
+        Self { entries, durability, name, version, types: PhantomData }
     }
 }
 

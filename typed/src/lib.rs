@@ -65,5 +65,5 @@ pub use self::{
     merge_values::MergeValues,
     schema::{SCHEMA_KEYSPACE, Schema},
     snapshot::TypedSnapshot,
-    transaction::{Writes, transaction},
+    transaction::{TransactionEntries, TransactionKeys, Writes, transaction},
 };

@@ -1,9 +1,12 @@
 //! Typed reads and writes in transactions and batches.
 
+mod entries;
+
 use std::time::{Duration, SystemTime};
 
 use sievedb::{Batch, Db, Keyspace, TimeToLive, Transaction, TransactionOptions};
 
+pub use self::entries::{TransactionEntries, TransactionKeys};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;

@@ -8,7 +8,9 @@ use sievedb_filter::hash::key_hash;
 
 use super::Keyspace;
 use crate::{
-    Error, Result, commit::WriteEncoder, read::observer::FromValue,
+    Error, Result,
+    commit::WriteEncoder,
+    read::observer::{Expiring, ExpiryObserver, NoObserver, Observer},
     validation::unwritten::Unwritten,
 };
 
@@ -28,12 +30,17 @@ const COUNTER_BYTES: usize = size_of::<i64>();
 #[derive(Debug)]
 pub(super) enum Change<B, T> {
     Keep(T),
-    /// Stores a value with the default TTL of the keyspace.
-    Put(B, T),
-    /// Stores a value that expires at this time of the store clock, in milliseconds; never with
-    /// `None`.
-    PutWith(B, Option<u64>, T),
+    Put(B, Expiry, T),
     Remove(T),
+}
+
+/// Expiry of a written value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Expiry {
+    /// After the default TTL of the keyspace, if it has one.
+    Default,
+    /// At this time of the store clock, in milliseconds; never with `None`.
+    At(Option<u64>),
 }
 
 /// Implements the conditional write methods of a handle. `field` names its keyspace, if it is none
@@ -48,8 +55,12 @@ macro_rules! conditional_methods {
         /// [`with_durability`](crate::Keyspace::with_durability), for several keys a
         /// [transaction](crate::Db::transaction).
         ///
-        /// A call costs a read and a write. New values have the
-        /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace.
+        /// A call costs a read and a write.
+        ///
+        /// **A new value keeps the expiry of the value that it replaces**, which
+        /// [`ttl`](Self::ttl) returns. The value of an absent key has the
+        /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace. An expired value is
+        /// absent.
         impl $handle {
             /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was
             /// stored. Of concurrent calls for one absent key exactly one returns `true`.
@@ -65,7 +76,34 @@ macro_rules! conditional_methods {
                 key: impl AsRef<[u8]>,
                 value: impl AsRef<[u8]>,
             ) -> $crate::Result<bool> {
-                self$(.$field)?.put_if_absent(key.as_ref(), value.as_ref())
+                let expiry = $crate::keyspace::conditional::Expiry::Default;
+                self$(.$field)?.put_if_absent(key.as_ref(), value.as_ref(), expiry)
+            }
+
+            /// Stores `value` under `key` until `ttl` has passed, unless the key has a value.
+            /// Returns `true` if `value` was stored. Such an entry is a lock with a lease:
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// let lease = Duration::from_secs(30);
+            /// assert!(db.insert_if_absent_with_ttl("lock", "anna", lease)?);
+            /// assert!(!db.insert_if_absent_with_ttl("lock", "bert", lease)?);
+            /// db.remove_if("lock", |owner| owner == b"anna")?;
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn insert_if_absent_with_ttl(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+                ttl: std::time::Duration,
+            ) -> $crate::Result<bool> {
+                self$(.$field)?.put_if_absent_with_ttl(key.as_ref(), value.as_ref(), ttl)
             }
 
             /// Changes the value of `key` from `expected` to `new`. `None` stands for no value, in
@@ -95,30 +133,47 @@ macro_rules! conditional_methods {
             }
 
             /// Replaces the value of `key` by the result of `change`, which takes the present
-            /// value. `None` stands for no value, in both places. Returns the previous value.
+            /// value. `None` stands for no value, in both places. Returns the **previous** value;
+            /// [`update_fetch`](Self::update_fetch) returns the new one.
             ///
             /// `change` is called again if another write changes the key in between.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn fetch_update<V: Into<$crate::Bytes>>(
+                &self,
+                key: impl AsRef<[u8]>,
+                mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
+            ) -> $crate::Result<Option<$crate::Bytes>> {
+                let mut change = |old: Option<&[u8]>| change(old).map(Into::into);
+                Ok(self$(.$field)?.replace_value(key.as_ref(), &mut change)?.0)
+            }
+
+            /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and
+            /// returns the **new** value.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
             /// let db = sievedb::Db::open(dir.path())?;
-            /// for word in ["to", "be"] {
-            ///     db.update("text", |text| Some([text.unwrap_or_default(), word.as_bytes()].concat()))?;
-            /// }
-            /// assert_eq!(db.get("text")?.as_deref(), Some(&b"tobe"[..]));
+            /// let add = |word: &'static str| {
+            ///     move |text: Option<&[u8]>| Some([text.unwrap_or_default(), word.as_bytes()].concat())
+            /// };
+            /// assert_eq!(db.update_fetch("text", add("to"))?.as_deref(), Some(&b"to"[..]));
+            /// assert_eq!(db.update_fetch("text", add("be"))?.as_deref(), Some(&b"tobe"[..]));
             /// # Ok::<(), sievedb::Error>(())
             /// ```
             ///
             /// # Errors
             ///
             /// As [`insert`](Self::insert) and [`get`](Self::get).
-            pub fn update<V: Into<$crate::Bytes>>(
+            pub fn update_fetch<V: Into<$crate::Bytes>>(
                 &self,
                 key: impl AsRef<[u8]>,
                 mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
             ) -> $crate::Result<Option<$crate::Bytes>> {
                 let mut change = |old: Option<&[u8]>| change(old).map(Into::into);
-                self$(.$field)?.update_bytes(key.as_ref(), &mut change)
+                Ok(self$(.$field)?.replace_value(key.as_ref(), &mut change)?.1)
             }
 
             /// Adds `delta` to the counter `key`, and returns the previous count. A counter is an
@@ -225,9 +280,9 @@ pub(crate) use conditional_methods;
 conditional_methods!(Keyspace);
 
 impl Keyspace {
-    pub(crate) fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(key, |found: Option<()>| {
-            Ok(if found.is_some() { Change::Keep(false) } else { Change::Put(value, true) })
+    pub(crate) fn put_if_absent(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<bool> {
+        self.change(key, &mut NoObserver, |found: Option<()>| {
+            Ok(if found.is_some() { Change::Keep(false) } else { Change::Put(value, expiry, true) })
         })
     }
 
@@ -237,28 +292,33 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Result<(), Current>> {
-        self.change(key, |value: Option<Bytes>| {
-            if value.as_deref() != expected {
+        self.replace(key, |found| {
+            if found.as_ref().map(|(value, _)| &**value) != expected {
+                let value = found.map(|(value, _)| value);
                 return Ok(Change::Keep(Err(Current { value })));
             }
-            Ok(Change::replace(value.is_some(), new, Ok(())))
+            Ok(Change::replace(found.as_ref(), new, Ok(())))
         })
     }
 
-    pub(crate) fn update_bytes(
+    /// Returns the previous value and the new one.
+    pub(crate) fn replace_value(
         &self,
         key: &[u8],
         change: &mut dyn FnMut(Option<&[u8]>) -> Option<Bytes>,
-    ) -> Result<Option<Bytes>> {
-        self.change(key, |old: Option<Bytes>| {
-            Ok(Change::replace(old.is_some(), change(old.as_deref()), old))
+    ) -> Result<(Option<Bytes>, Option<Bytes>)> {
+        self.replace(key, |found| {
+            let new = change(found.as_ref().map(|(old, _)| &**old));
+            let old = found.as_ref().map(|(old, _)| old.clone());
+            Ok(Change::replace(found.as_ref(), new.clone(), (old, new)))
         })
     }
 
     pub(crate) fn add_to_counter(&self, key: &[u8], delta: i64) -> Result<i64> {
-        self.change(key, |value: Option<Bytes>| {
-            let count = count_of(key, value.as_deref())?;
-            Ok(Change::Put(count.wrapping_add(delta).to_be_bytes(), count))
+        self.replace(key, |found| {
+            let count = count_of(key, found.as_ref().map(|(value, _)| &**value))?;
+            let sum = count.wrapping_add(delta).to_be_bytes();
+            Ok(Change::replace(found.as_ref(), Some(sum), count))
         })
     }
 
@@ -267,44 +327,60 @@ impl Keyspace {
         key: &[u8],
         condition: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<bool> {
-        self.change(key, |value: Option<Bytes>| {
+        self.change(key, &mut NoObserver, |value: Option<Bytes>| {
             let is_removed = value.is_some_and(|value| condition(&value));
             Ok(if is_removed { Change::<&[u8], _>::Remove(true) } else { Change::Keep(false) })
         })
     }
 
     pub(crate) fn take_value(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.change(key, |value: Option<Bytes>| {
+        self.change(key, &mut NoObserver, |value: Option<Bytes>| {
             Ok(if value.is_some() { Change::<&[u8], _>::Remove(value) } else { Change::Keep(None) })
         })
     }
 
-    /// Applies the result of `decide`, which takes the current value of `key`, on the condition
-    /// that the key was not written meanwhile. Retries if the condition fails.
-    pub(super) fn change<V: FromValue, B: AsRef<[u8]>, T>(
+    /// As [`change`](Self::change), with the current value and its expiry.
+    fn replace<B: AsRef<[u8]>, T>(
         &self,
         key: &[u8],
+        decide: impl FnMut(Option<Expiring<Bytes>>) -> Result<Change<B, T>>,
+    ) -> Result<T> {
+        self.change(key, &mut ExpiryObserver::default(), decide)
+    }
+
+    /// Applies the result of `decide`, which takes the result of `observer` for the current value
+    /// of `key`, on the condition that the key was not written meanwhile. Retries if the condition
+    /// fails.
+    pub(super) fn change<V, B: AsRef<[u8]>, T>(
+        &self,
+        key: &[u8],
+        observer: &mut impl Observer<V>,
         mut decide: impl FnMut(Option<V>) -> Result<Change<B, T>>,
     ) -> Result<T> {
         let store = self.open.accept()?;
         let hash = key_hash(key, store.hash_seed);
         loop {
-            let (found, mark) = self.reader().find_marked(key, hash)?;
+            let (found, mark) = self.reader().find_marked(key, hash, observer)?;
             debug_assert!(mark.sequence <= store.writer.visible(), "read an invisible write");
-            let (seed, tree) = (store.hash_seed, &self.tree);
-            let put = |value: B, expiry_ms| {
-                WriteEncoder::single_value(seed, tree, key, expiry_ms, value.as_ref())
-            };
-            let (write, result) = match decide(found)? {
+            let (seed, tree, clock) = (store.hash_seed, &self.tree, store.versions.clock());
+            let (value, result) = match decide(found)? {
                 Change::Keep(result) => return Ok(result),
-                Change::Put(value, result) => {
-                    let expiry_ms = tree.default_expiry_ms(|| store.versions.clock().now_ms());
-                    (put(value, expiry_ms), result)
+                Change::Put(value, expiry, result) => {
+                    let expiry_ms = match expiry {
+                        Expiry::Default => tree.default_expiry_ms(|| clock.now_ms()),
+                        Expiry::At(expiry_ms) => expiry_ms,
+                    };
+                    // A value that has expired already is stored as a removal.
+                    ((!clock.has_passed(expiry_ms)).then_some((value, expiry_ms)), result)
                 }
-                Change::PutWith(value, expiry_ms, result) => (put(value, expiry_ms), result),
-                Change::Remove(result) => (WriteEncoder::single_remove(seed, tree, key), result),
+                Change::Remove(result) => (None, result),
             };
-            let mut write = write?;
+            let mut write = match value {
+                Some((value, expiry_ms)) => {
+                    WriteEncoder::single_value(seed, tree, key, expiry_ms, value.as_ref())?
+                }
+                None => WriteEncoder::single_remove(seed, tree, key)?,
+            };
             debug_assert_eq!(write.entries[0].hash, hash, "the condition is for another key");
             let mut condition = Unwritten::new(&self.tree, key, hash, mark);
             if store.commit(&mut write, self.durability(store), &mut condition)?.is_some() {
@@ -328,12 +404,13 @@ pub(crate) fn count_of(key: &[u8], value: Option<&[u8]>) -> Result<i64> {
 }
 
 impl<B, T> Change<B, T> {
-    /// Replaces an existing value by `new`.
-    fn replace(is_present: bool, new: Option<B>, result: T) -> Self {
-        match new {
-            Some(new) => Self::Put(new, result),
-            None if is_present => Self::Remove(result),
-            None => Self::Keep(result),
+    /// Replaces the `old` value by `new`, which keeps its expiry.
+    fn replace(old: Option<&Expiring<Bytes>>, new: Option<B>, result: T) -> Self {
+        match (new, old) {
+            (Some(new), Some((_, expiry_ms))) => Self::Put(new, Expiry::At(*expiry_ms), result),
+            (Some(new), None) => Self::Put(new, Expiry::Default, result),
+            (None, Some(_)) => Self::Remove(result),
+            (None, None) => Self::Keep(result),
         }
     }
 }

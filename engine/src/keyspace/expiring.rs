@@ -8,8 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use sievedb_format::{Kind, expiry::split_expiry};
 
-use super::{Keyspace, conditional::Change};
-use crate::{Error, Result, TimeToLive, resolve::expires, time_to_live::expiry_after};
+use super::{
+    Keyspace,
+    conditional::{Change, Expiry},
+};
+use crate::{
+    Error, Result, TimeToLive, read::observer::NoObserver, resolve::expires,
+    time_to_live::expiry_after,
+};
 
 /// Implements the methods of a handle for values that expire. `field` names its keyspace, if it is
 /// none itself.
@@ -21,6 +27,7 @@ macro_rules! expiring_methods {
         /// value hides older versions of the key as a removal does. A later write to the key, such
         /// as [`insert`](Self::insert), replaces value and expiry. The new value expires after the
         /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one.
+        /// **A conditional write**, such as [`fetch_add`](Self::fetch_add), **keeps the expiry**.
         ///
         /// The [store clock](crate::Db::store_time) determines the expiry. While the store is
         /// open, it advances with the monotonic clock of the machine: a change of the wall clock
@@ -65,8 +72,8 @@ macro_rules! expiring_methods {
             /// Stores `value` under `key` until the store clock is at `time`, rounded up to whole
             /// milliseconds. Otherwise as [`insert_with_ttl`](Self::insert_with_ttl).
             ///
-            /// A time in the past acts as a TTL of zero. The store clock may differ from Unix time:
-            /// add a duration to [`Db::store_time`](crate::Db::store_time).
+            /// A time in the past acts as a TTL of zero. **The store clock may differ from Unix
+            /// time**: add a duration to [`Db::store_time`](crate::Db::store_time).
             ///
             /// # Errors
             ///
@@ -96,11 +103,36 @@ macro_rules! expiring_methods {
                 self$(.$field)?.put_value(key.as_ref(), None, value.as_ref())
             }
 
-            /// Sets the expiry of `key` to `time`, as
-            /// [`insert_expiring_at`](Self::insert_expiring_at) does, and keeps its value. Returns
-            /// `false` if the key has no value.
+            /// Sets the expiry of `key` to the time when `ttl` has passed, and keeps its value.
+            /// Returns `false` if the key has no value.
             ///
             /// Atomic: no other write to the key is lost. Reads the value, and writes it again.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// use sievedb::TimeToLive;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.insert("draft", "text")?;
+            /// assert!(db.expire_after("draft", Duration::from_secs(60))?);
+            /// assert!(matches!(db.ttl("draft")?, Some(TimeToLive::Remaining(_))));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn expire_after(
+                &self,
+                key: impl AsRef<[u8]>,
+                ttl: std::time::Duration,
+            ) -> $crate::Result<bool> {
+                self$(.$field)?.set_ttl(key.as_ref(), ttl)
+            }
+
+            /// Sets the expiry of `key` to `time` **of the store clock**, as
+            /// [`insert_expiring_at`](Self::insert_expiring_at) does. Otherwise as
+            /// [`expire_after`](Self::expire_after).
             ///
             /// # Errors
             ///
@@ -125,12 +157,12 @@ macro_rules! expiring_methods {
             /// As [`insert`](Self::insert) and [`get`](Self::get).
             ///
             /// ```
-            /// # use std::time::{Duration, SystemTime};
+            /// # use std::time::Duration;
             /// use sievedb::TimeToLive;
             /// # let dir = tempfile::tempdir().unwrap();
             /// let db = sievedb::Db::open(dir.path())?;
             /// db.insert("draft", "text")?;
-            /// assert!(db.expire_at("draft", SystemTime::now() + Duration::from_secs(60))?);
+            /// assert!(db.expire_at("draft", db.store_time() + Duration::from_secs(60))?);
             /// assert!(matches!(db.ttl("draft")?, Some(TimeToLive::Remaining(_))));
             /// assert!(db.persist_key("draft")?);
             /// assert_eq!(db.ttl("draft")?, Some(TimeToLive::Unlimited));
@@ -154,6 +186,16 @@ impl Keyspace {
         self.put_value(key, Some(expiry_after(clock_ms, ttl)), value)
     }
 
+    pub(crate) fn put_if_absent_with_ttl(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<bool> {
+        let clock_ms = self.open.accept()?.versions.clock().now_ms();
+        self.put_if_absent(key, value, Expiry::At(Some(expiry_after(clock_ms, ttl))))
+    }
+
     /// Stores a value of this kind, which is in its stored form.
     pub(crate) fn put_stored(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Result<()> {
         if expires(kind) {
@@ -164,26 +206,27 @@ impl Keyspace {
         self.put_kind(kind, key, stored)
     }
 
+    pub(crate) fn set_ttl(&self, key: &[u8], ttl: Duration) -> Result<bool> {
+        let clock_ms = self.open.accept()?.versions.clock().now_ms();
+        self.set_expiry(key, expiry_after(clock_ms, ttl))
+    }
+
     pub(crate) fn set_expiry(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
-        let store = self.open.accept()?;
-        self.change(key, |value: Option<Bytes>| {
-            Ok(match value {
-                Some(_) if store.versions.clock().has_passed(Some(expiry_ms)) => {
-                    Change::Remove(true)
-                }
-                Some(value) => Change::PutWith(value, Some(expiry_ms), true),
-                None => Change::Keep(false),
-            })
-        })
+        self.change_expiry(key, Some(expiry_ms))
     }
 
     pub(crate) fn remove_expiry(&self, key: &[u8]) -> Result<bool> {
         if self.reader().time_to_live(key)? == Some(TimeToLive::Unlimited) {
             return Ok(true);
         }
-        self.change(key, |value: Option<Bytes>| {
+        self.change_expiry(key, None)
+    }
+
+    /// Writes the value again with this expiry. Returns `false` without a value.
+    fn change_expiry(&self, key: &[u8], expiry_ms: Option<u64>) -> Result<bool> {
+        self.change(key, &mut NoObserver, |value: Option<Bytes>| {
             Ok(match value {
-                Some(value) => Change::PutWith(value, None, true),
+                Some(value) => Change::Put(value, Expiry::At(expiry_ms), true),
                 None => Change::Keep(false),
             })
         })

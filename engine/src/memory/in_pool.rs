@@ -120,8 +120,12 @@ impl MemoryAccount {
         if bytes <= limit / 2 {
             return limit;
         }
-        let ceiling = self.allowed.memtable_ceiling.load(Relaxed);
-        bytes.saturating_mul(2).min(ceiling).max(limit)
+        bytes.saturating_mul(2).min(self.memtable_ceiling()).max(limit)
+    }
+
+    /// Returns the maximum of the limit of memtables. Only a change of the budget moves it.
+    pub(crate) fn memtable_ceiling(&self) -> u64 {
+        self.allowed.memtable_ceiling.load(Relaxed)
     }
 
     pub(crate) fn is_memtable_ceiling_lowered(&self) -> bool {

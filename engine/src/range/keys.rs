@@ -5,10 +5,7 @@ use std::{fmt, iter::FusedIterator};
 use bytes::Bytes;
 
 use super::Range;
-use crate::{
-    Result,
-    iter::range::{self, End},
-};
+use crate::{Result, iter::range::End};
 
 /// Iterator over the keys of a [`Range`].
 pub struct Keys(Range);
@@ -57,23 +54,19 @@ impl Keys {
     pub fn refresh(&mut self) -> Result<()> {
         self.0.refresh()
     }
-
-    fn key(&mut self, end: End) -> Option<Result<Bytes>> {
-        self.0.item(end, range::Range::key)
-    }
 }
 
 impl Iterator for Keys {
     type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.key(End::Front)
+        self.0.key(End::Front)
     }
 }
 
 impl DoubleEndedIterator for Keys {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.key(End::Back)
+        self.0.key(End::Back)
     }
 }
 

@@ -106,16 +106,7 @@ impl<'a> Lookup<'a> {
         match found {
             Some(Found::Value(value)) => Ok(Some(value)),
             None | Some(Found::Deleted) => Ok(None),
-            Some(Found::Blob | Found::MoreNeeded) if observer.needs_expiry() => {
-                let (is_found, expiry_ms) = self.older_expiry(view, counters)?;
-                observer.expires(expiry_ms);
-                Ok(is_found.then(|| observer.value_in_memtable(&[])))
-            }
-            Some(Found::Blob | Found::MoreNeeded) => {
-                let needs_value = observer.needs_value();
-                let take = |value: &[u8]| observer.value_in_memtable(value);
-                self.find_older(view, counters, needs_value, take)
-            }
+            Some(Found::Blob | Found::MoreNeeded) => self.find_older(view, counters, observer),
         }
     }
 

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::{
     lookup::{Found, Lookup},
-    observer::FromValue,
+    observer::{FromValue, NoObserver},
     open_keys::{Fate, Group, OpenKeys, Passed},
     tree::Tree,
     view::{FilterSet, KeptView},
@@ -227,8 +227,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
             let key = chunk.keys[place];
             let hash = key_hash(key, hash_seed);
             let lookup = Lookup { key, hash, at, clock, cache_use };
-            chunk.results[place] =
-                lookup.find_older(view, counters, V::NEEDS_VALUE, V::from_memtable)?;
+            chunk.results[place] = lookup.find_older(view, counters, &mut NoObserver)?;
         }
         Ok(())
     }

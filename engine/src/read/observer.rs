@@ -57,7 +57,8 @@ pub(crate) trait Observer<V> {
     /// Returns the result for a value in a block.
     fn value_in_block(&mut self, value: &ValueRef<'_>) -> V;
 
-    /// Records the expiry of the found value, in milliseconds of the store clock.
+    /// Records the expiry of the found value, in milliseconds of the store clock. Called before
+    /// the value is taken.
     #[inline]
     fn expires(&mut self, expiry_ms: Option<u64>) {
         let _ = expiry_ms;
@@ -194,34 +195,37 @@ impl<V: FromValue> Observer<V> for NoObserver {
     }
 }
 
-/// Records the expiry of the value. Reads neither the value nor its reference count.
+/// A value with its expiry, in milliseconds of the store clock; `None` if it never expires.
+pub(crate) type Expiring<V> = (V, Option<u64>);
+
+/// Returns the expiry with the value.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryObserver {
     expiry_ms: Option<u64>,
 }
 
-impl ExpiryObserver {
-    /// Returns the expiry of the value, in milliseconds of the store clock; `None` if it never
-    /// expires.
-    pub(crate) fn expiry_ms(&self) -> Option<u64> {
-        self.expiry_ms
-    }
-}
-
-impl Observer<()> for ExpiryObserver {
+impl<V: FromValue> Observer<Expiring<V>> for ExpiryObserver {
     type Blocks = BlockCounts;
 
     fn needs_value(&self) -> bool {
-        false
+        V::NEEDS_VALUE
     }
 
     fn needs_expiry(&self) -> bool {
         true
     }
 
-    fn value_in_memtable(&mut self, _: &[u8]) {}
+    fn value_in_memtable(&mut self, value: &[u8]) -> Expiring<V> {
+        (V::from_memtable(value), self.expiry_ms)
+    }
 
-    fn value_in_block(&mut self, _: &ValueRef<'_>) {}
+    fn value_in_blob_file(&mut self, blob: Blob) -> Result<Expiring<V>> {
+        Ok((V::from_blob(blob)?, self.expiry_ms))
+    }
+
+    fn value_in_block(&mut self, value: &ValueRef<'_>) -> Expiring<V> {
+        (V::from_block(value), self.expiry_ms)
+    }
 
     fn expires(&mut self, expiry_ms: Option<u64>) {
         self.expiry_ms = expiry_ms;

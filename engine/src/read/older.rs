@@ -13,6 +13,7 @@ use crate::{
     compaction::tombstones::makes_due,
     fold::OPERANDS_FREE,
     read::lookup::Lookup,
+    read::observer::Observer,
     read::view::{KeptView, PlacedMemtable},
     resolve::{Refused, Version, older::Resolved},
     stats::{LevelCounters, ThreadCounters},
@@ -49,11 +50,11 @@ impl Source<'_> {
 }
 
 impl Lookup<'_> {
-    /// Returns the result for the value of the key from its versions, newest first, as many as
-    /// needed. `take` computes it from the value.
+    /// Returns the result of `observer` for the value of the key from its versions, newest first,
+    /// as many as needed.
     ///
-    /// Restarts with the newest version: only keys with merge operands need this. Without
-    /// `needs_value` one operand suffices, and `take` gets an empty value.
+    /// Restarts with the newest version: only keys with merge operands need this. If `observer`
+    /// does not need the value, it gets an empty one, and one operand suffices without the expiry.
     ///
     /// # Errors
     ///
@@ -65,14 +66,15 @@ impl Lookup<'_> {
         self,
         view: &KeptView,
         counters: &ThreadCounters,
-        needs_value: bool,
-        take: impl FnOnce(&[u8]) -> V,
+        observer: &mut impl Observer<V>,
     ) -> Result<Option<V>> {
-        if !needs_value {
-            let (resolved, _) = self.read_older(view, counters, 1)?;
-            return Ok(resolved.has_value().then(|| take(&[])));
+        let needs_all = observer.needs_value() || observer.needs_expiry();
+        let operands_max = if needs_all { usize::MAX } else { 1 };
+        let (resolved, sources) = self.read_older(view, counters, operands_max)?;
+        observer.expires(resolved.expiry_ms());
+        if !observer.needs_value() {
+            return Ok(resolved.has_value().then(|| observer.value_in_memtable(&[])));
         }
-        let (resolved, sources) = self.read_older(view, counters, usize::MAX)?;
         let has_many = resolved.operands().len() > OPERANDS_FREE;
         let refuse = |refused: Refused| {
             let newest = sources.first();
@@ -91,23 +93,7 @@ impl Lookup<'_> {
         if has_many {
             sources.iter().for_each(|(source, operands)| source.note_operands(*operands));
         }
-        Ok(value.map(|value| take(&value)))
-    }
-
-    /// Returns `true` if the key has a value, and the expiry of the value below its operands, in
-    /// milliseconds of the store clock.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading.
-    #[cold]
-    pub(crate) fn older_expiry(
-        self,
-        view: &KeptView,
-        counters: &ThreadCounters,
-    ) -> Result<(bool, Option<u64>)> {
-        let (resolved, _) = self.read_older(view, counters, usize::MAX)?;
-        Ok((resolved.has_value(), resolved.expiry_ms()))
+        Ok(value.map(|value| observer.value_in_memtable(&value)))
     }
 
     /// Returns the operands of the key with their sequence numbers, newest first.
@@ -223,8 +209,7 @@ mod tests {
         let found = lookup(db, key, sequence).find_older(
             &db.default_keyspace().tree().view(),
             &counters,
-            true,
-            Bytes::copy_from_slice,
+            &mut NoObserver,
         );
         found.expect("the versions can be read")
     }

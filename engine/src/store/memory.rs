@@ -10,7 +10,7 @@ use crate::{
     read::tree::Tree,
     store::writer::{
         room_turn::RoomTurn,
-        throttle::{Room, room},
+        throttle::{Room, room, writable_share},
     },
 };
 
@@ -44,6 +44,11 @@ impl Store {
             Room::Never(bytes_max) => Err(Error::WriteTooLarge { bytes, bytes_max }),
             room => Ok(room),
         }
+    }
+
+    /// Returns the memory that the largest write may take.
+    pub(crate) fn write_bytes_max(&self) -> u64 {
+        writable_share(self.tables.memory.memtable_ceiling())
     }
 
     /// Returns whether a write of `bytes` bytes must wait for a flush.
@@ -296,6 +301,32 @@ mod tests {
             assert_eq!(stats.moves.memtable_limit_restored, 1, "{name}");
             assert_eq!((stats.moves.memtable_room_waits, stats.writes.stalls), (0, 0), "{name}");
         }
+    }
+
+    /// The default limit of a transaction is that of a batch.
+    #[cfg(not(feature = "shuttle"))]
+    #[test]
+    fn a_lowered_limit_lowers_no_transaction() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.memory_budget(16 << 20).open("db").expect("a new store");
+        let limit = || {
+            let mut transaction = db.begin();
+            match transaction.insert(&db, "a", vec![7; 4 << 20]) {
+                Err(Error::TransactionTooLarge { bytes_max, .. }) => bytes_max,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(limit(), 3 << 20);
+        db.store().tables.cache_room.lower_memtables();
+        db.insert("b", vec![7; 450 << 10]).expect("there is room");
+        assert_eq!(db.stats().memory.memtable_bytes_max, 1 << 20);
+        assert_eq!(limit(), 3 << 20);
+        let write =
+            |transaction: &mut crate::Transaction| transaction.insert(&db, "a", vec![7; 2 << 20]);
+        db.transaction(write).expect("there is room");
+        db.set_memory_budget(32 << 20).expect("a valid budget");
+        let mut transaction = db.begin();
+        transaction.insert(&db, "a", vec![7; 4 << 20]).expect("there is room");
     }
 
     #[test]

@@ -5,45 +5,91 @@ use bytes::Bytes;
 use super::Transaction;
 #[cfg(doc)]
 use crate::Error;
-use crate::{Keyspace, Result, keyspace::conditional::count_of};
+use crate::{Keyspace, Result, keyspace::conditional::count_of, read::observer::Expiring};
 
 /// Writes that depend on the present value of their key, and the ends of a keyspace.
 ///
 /// A write reads its key by [`get_for_update`](Transaction::get_for_update), so that the commit
 /// fails at every isolation if another write changes the key. It costs that read and an
 /// [`insert`](Transaction::insert) or a [`remove`](Transaction::remove).
+///
+/// **A new value keeps the expiry of the value that it replaces.** The value of an absent key has
+/// the [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace.
 impl Transaction {
     /// Replaces the value of `key` in `keyspace` by the result of `change`, which takes the present
-    /// value. `None` stands for no value, in both places. Returns the previous value.
+    /// value. `None` stands for no value, in both places. Returns the **previous** value;
+    /// [`update_fetch`](Self::update_fetch) returns the new one.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_for_update`](Self::get_for_update) and [`insert`](Self::insert).
+    pub fn fetch_update<V: AsRef<[u8]>>(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        Ok(self.replace_value(keyspace.as_ref(), key.as_ref(), change)?.0)
+    }
+
+    /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and returns the
+    /// **new** value.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// let db = sievedb::Db::open(dir.path())?;
     /// db.transaction(|transaction| {
-    ///     transaction.update(&db, "text", |_| Some("to"))?;
-    ///     transaction.update(&db, "text", |text| Some([text.unwrap_or_default(), b"be"].concat()))
+    ///     transaction.update_fetch(&db, "text", |_| Some("to"))?;
+    ///     let add = |text: Option<&[u8]>| Some([text.unwrap_or_default(), b"be"].concat());
+    ///     let new = transaction.update_fetch(&db, "text", add)?;
+    ///     assert_eq!(new.as_deref(), Some(&b"tobe"[..]));
+    ///     Ok(())
     /// })?;
-    /// assert_eq!(db.get("text")?.as_deref(), Some(&b"tobe"[..]));
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     ///
     /// # Errors
     ///
     /// As [`get_for_update`](Self::get_for_update) and [`insert`](Self::insert).
-    pub fn update<V: AsRef<[u8]>>(
+    pub fn update_fetch<V: AsRef<[u8]>>(
         &mut self,
         keyspace: impl AsRef<Keyspace>,
         key: impl AsRef<[u8]>,
         change: impl FnOnce(Option<&[u8]>) -> Option<V>,
-    ) -> Result<Option<Bytes>> {
-        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
-        let old = self.get_for_update(keyspace, key)?;
-        match change(old.as_deref()) {
-            Some(new) => self.insert(keyspace, key, new)?,
-            None if old.is_some() => self.remove(keyspace, key)?,
+    ) -> Result<Option<V>> {
+        Ok(self.replace_value(keyspace.as_ref(), key.as_ref(), change)?.1)
+    }
+
+    /// Returns the previous value and the new one.
+    fn replace_value<V: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<(Option<Bytes>, Option<V>)> {
+        let found = self.find_for_update(keyspace, key)?;
+        let new = change(found.as_ref().map(|(old, _)| &**old));
+        match &new {
+            Some(new) => self.replace(keyspace, key, found.as_ref(), new.as_ref())?,
+            None if found.is_some() => self.remove(keyspace, key)?,
             None => {}
         }
-        Ok(old)
+        Ok((found.map(|(old, _)| old), new))
+    }
+
+    /// Writes `new`, which keeps the expiry of the `old` value.
+    pub(super) fn replace(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        old: Option<&Expiring<Bytes>>,
+        new: &[u8],
+    ) -> Result<()> {
+        let expiry_ms = match old {
+            Some((_, expiry_ms)) => *expiry_ms,
+            None => self.default_expiry_ms(keyspace),
+        };
+        self.add_value(keyspace, key, expiry_ms, new)
     }
 
     /// Adds `delta` to the counter `key` in `keyspace`, and returns the previous count. Counters
@@ -60,9 +106,9 @@ impl Transaction {
         delta: i64,
     ) -> Result<i64> {
         let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
-        let value = self.get_for_update(keyspace, key)?;
-        let count = count_of(key, value.as_deref())?;
-        self.insert(keyspace, key, count.wrapping_add(delta).to_be_bytes())?;
+        let found = self.find_for_update(keyspace, key)?;
+        let count = count_of(key, found.as_ref().map(|(value, _)| &**value))?;
+        self.replace(keyspace, key, found.as_ref(), &count.wrapping_add(delta).to_be_bytes())?;
         Ok(count)
     }
 
@@ -76,7 +122,7 @@ impl Transaction {
         keyspace: impl AsRef<Keyspace>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Bytes>> {
-        self.update(keyspace, key, |_| None::<&[u8]>)
+        self.fetch_update(keyspace, key, |_| None::<&[u8]>)
     }
 
     /// Returns the entry of `keyspace` with the smallest key, or `None` if there is no key. Costs

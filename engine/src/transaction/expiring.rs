@@ -3,16 +3,37 @@
 //! The clock of a transaction is fixed at its start. A TTL counts from this time, and a value that
 //! has expired by then is written as a removal.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::Transaction;
-use crate::{Keyspace, Result, TimeToLive, commit::check_entry, time_to_live::expiry_at};
+use crate::{
+    Keyspace, Result, TimeToLive,
+    commit::check_entry,
+    time_to_live::{expiry_after, expiry_at},
+};
 
 /// Values that expire: see [`Keyspace::insert_with_ttl`]. The clock of a transaction is fixed at
 /// its start. The expiry of a value is not a write: it causes no conflict.
 impl Transaction {
-    /// Sets the expiry of `key` to `time`. Returns `false` if the key has no value. Reads the value
-    /// by [`get_for_update`](Self::get_for_update), and writes it again.
+    /// Sets the expiry of `key` to the time when `ttl` has passed, counted from the start of the
+    /// transaction. Returns `false` if the key has no value. Reads the value by
+    /// [`get_for_update`](Self::get_for_update), and writes it again.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert) and [`get_for_update`](Self::get_for_update).
+    pub fn expire_after(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        let expiry_ms = expiry_after(self.clock_ms(), ttl);
+        self.set_expiry(keyspace.as_ref(), key.as_ref(), expiry_ms)
+    }
+
+    /// Sets the expiry of `key` to `time` of the [store clock](crate::Db::store_time). Otherwise as
+    /// [`expire_after`](Self::expire_after).
     ///
     /// # Errors
     ///
@@ -23,9 +44,12 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         time: SystemTime,
     ) -> Result<bool> {
-        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        self.set_expiry(keyspace.as_ref(), key.as_ref(), expiry_at(time))
+    }
+
+    fn set_expiry(&mut self, keyspace: &Keyspace, key: &[u8], expiry_ms: u64) -> Result<bool> {
         let Some(value) = self.get_for_update(keyspace, key)? else { return Ok(false) };
-        self.add_value(keyspace, key, Some(expiry_at(time)), &value)?;
+        self.add_value(keyspace, key, Some(expiry_ms), &value)?;
         Ok(true)
     }
 

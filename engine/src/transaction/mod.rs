@@ -9,6 +9,7 @@
 //! |----------------|-----------------------------------------------------------------------|
 //! | [`changes`]    | writes that depend on the current value of their key                  |
 //! | [`expiring`]   | writes of values that expire                                          |
+//! | [`keys`]       | iterators over keys alone                                             |
 //! | [`options`]    | isolation, durability, limits                                         |
 //! | [`own_writes`] | uncommitted writes, savepoints                                        |
 //! | [`reads`]      | lookups, which see the transaction's own writes                       |
@@ -18,6 +19,7 @@
 
 mod changes;
 mod expiring;
+mod keys;
 mod options;
 mod own_writes;
 mod range;
@@ -31,6 +33,7 @@ use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
 
 pub use self::{
+    keys::TransactionKeys,
     options::{Isolation, TransactionOptions},
     own_writes::Savepoint,
     range::TransactionRange,
@@ -52,9 +55,6 @@ use crate::{
     sync::Mutex,
     validation::{read_set::ReadSet, unchanged::Unchanged},
 };
-
-/// Divisor of the limit of all memtables for the default limit of a transaction's memory.
-const BYTES_SHARE: u64 = 4;
 
 /// An optimistic transaction: reads and writes of any keyspaces of a store as one atomic step.
 ///
@@ -105,11 +105,12 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn new(default: &Keyspace, options: TransactionOptions) -> Self {
         let open = default.handle().of_kind(HandleKind::Transaction);
-        let memory = &open.store().tables.memory;
-        let share = || memory.limit(MemoryUse::Memtables) / BYTES_SHARE;
+        let store = open.store();
+        let bytes_max = options.bytes_max.unwrap_or_else(|| store.write_bytes_max());
+        let memory = &store.tables.memory;
         Self {
             options,
-            bytes_max: options.bytes_max.unwrap_or_else(share),
+            bytes_max,
             writes: OwnWrites::default(),
             tracked: Mutex::default(),
             charge: memory.charge(MemoryUse::Bookkeeping, 0),
@@ -136,9 +137,9 @@ impl Transaction {
     /// [merge operator](crate::KeyspaceOptions::merge_operator).
     ///
     /// Unlike [`Keyspace::merge`], this call reads the value by
-    /// [`get_for_update`](Self::get_for_update), and writes the result by
-    /// [`insert`](Self::insert). So the commit fails if the key was written after the transaction
-    /// began.
+    /// [`get_for_update`](Self::get_for_update), and writes the result as
+    /// [`fetch_update`](Self::fetch_update) does. So the commit fails if the key was written after
+    /// the transaction began.
     ///
     /// # Errors
     ///
@@ -152,11 +153,12 @@ impl Transaction {
     ) -> Result<()> {
         let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
         check_entry(key, operand.as_ref())?;
-        let base = self.get_for_update(keyspace, key)?;
+        let base = self.find_for_update(keyspace, key)?;
         let operator = keyspace.tree().operator();
         let Some(folder) = operator.get() else { return keyspace.tree().check_operator() };
-        let value = folder.fold(key, base.as_deref(), &[operand.as_ref()])?;
-        self.add_value(keyspace, key, self.default_expiry_ms(keyspace), &value)
+        let value = base.as_ref().map(|(value, _)| &**value);
+        let value = folder.fold(key, value, &[operand.as_ref()])?;
+        self.replace(keyspace, key, base.as_ref(), &value)
     }
 
     /// Adds a write of a value, or of a removal.

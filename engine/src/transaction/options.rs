@@ -93,11 +93,10 @@ impl TransactionOptions {
     /// it has read. A call that exceeds it fails with
     /// [`Error::TransactionTooLarge`](crate::Error::TransactionTooLarge).
     ///
-    /// Any number. Default: 1/4 of the [present limit of
-    /// memtables](crate::stats::MemoryStats::memtable_bytes_max) when the transaction begins. That
-    /// limit [adapts](crate::Options::memory_budget): with a budget of 256 MiB, the default is from
-    /// 4 to 16 MiB. In a [pool](crate::MemoryPool) it may be less. Set the limit for transactions
-    /// of a known size. A commit has the limit of [`Batch::bytes`](crate::Batch::bytes), too.
+    /// Any number. Default: that of [`Batch::bytes`](crate::Batch::bytes), 3/4 of
+    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max). So it is 48 MiB with a
+    /// budget of 256 MiB, whatever memtables may take at present. A higher limit allows more reads:
+    /// a commit has the limit of a batch in any case.
     pub fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = Some(bytes);
         self

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Transaction,
+    Transaction, TransactionKeys,
     own_writes::{OwnValue, TreeWrites},
 };
 use crate::{
@@ -51,6 +51,8 @@ struct Stored {
     /// `None` without removed ranges.
     keyspace: Option<Keyspace>,
     snapshot: ReadPoint,
+    /// Entries have empty values.
+    keys_only: bool,
 }
 
 /// A sorted source with the next entry of each end.
@@ -121,12 +123,18 @@ impl Stored {
     }
 
     fn empty(snapshot: ReadPoint) -> Self {
-        Self { gaps: VecDeque::new(), front: None, back: None, keyspace: None, snapshot }
+        let (gaps, front, back, keyspace) = (VecDeque::new(), None, None, None);
+        Self { gaps, front, back, keyspace, snapshot, keys_only: false }
     }
 
     fn open(&self, bounds: KeyBounds) -> Range {
         let keyspace = self.keyspace.as_ref().expect("without removed ranges there is one part");
-        Reader { snapshot: Some(self.snapshot), ..keyspace.reader() }.range(bounds)
+        let reader = Reader { snapshot: Some(self.snapshot), ..keyspace.reader() };
+        let mut range = reader.range(bounds);
+        if self.keys_only {
+            range.set_keys_only();
+        }
+        range
     }
 
     /// Returns the next entry of `end`. May omit an overwritten key.
@@ -135,9 +143,11 @@ impl Stored {
         end: End,
         is_overwritten: impl Fn(&[u8]) -> bool,
     ) -> Option<Result<(Bytes, Bytes)>> {
+        let keys_only = self.keys_only;
         let step = |range: &mut Range| {
             loop {
                 let item = match end {
+                    _ if keys_only => range.key(end).map(|key| Ok((key?, Bytes::new()))),
                     End::Front => range.next(),
                     End::Back => range.next_back(),
                 };
@@ -199,6 +209,43 @@ impl<'t> TransactionRange<'t> {
         let (front, back, is_at_end) = (None, None, false);
         let read = Read { transaction, id: None, bounds, front, back, is_at_end };
         Self { base: Side::new(base), own: Side::new(None), written: None, read }
+    }
+
+    /// Returns an iterator over the keys. Reads no values of the snapshot, and applies no merge
+    /// operands.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.insert("a 1", "stored")?;
+    /// let mut transaction = db.begin();
+    /// let keys = transaction.prefix(&db, "a").keys().collect::<Result<Vec<_>, _>>()?;
+    /// for key in keys {
+    ///     transaction.remove(&db, key)?;
+    /// }
+    /// assert!(transaction.iter(&db).is_empty()?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn keys(self) -> TransactionKeys<'t> {
+        TransactionKeys::new(self)
+    }
+
+    /// Returns `true` if the range has no key. Reads no value. The transaction depends on the keys
+    /// up to the first one.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the iterator.
+    pub fn is_empty(mut self) -> Result<bool> {
+        self.set_keys_only();
+        Ok(self.step(End::Front)?.is_none())
+    }
+
+    pub(super) fn set_keys_only(&mut self) {
+        let stored = &mut self.base.source;
+        stored.keys_only = true;
+        stored.front.iter_mut().chain(&mut stored.back).for_each(Range::set_keys_only);
     }
 
     /// Returns the next entry of `end`.

@@ -10,7 +10,7 @@ use crate::{
     Error, Keyspace, Result,
     memory::Charge,
     read::{
-        observer::{FromValue, NoObserver},
+        observer::{Expiring, ExpiryObserver, FromValue, NoObserver},
         tree::Tree,
     },
     reader::Reader,
@@ -82,16 +82,25 @@ impl Transaction {
         keyspace: impl AsRef<Keyspace>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Bytes>> {
-        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        let found = self.find_for_update(keyspace.as_ref(), key.as_ref())?;
+        Ok(found.map(|(value, _)| value))
+    }
+
+    /// As [`get_for_update`](Self::get_for_update), with the expiry of the value.
+    pub(super) fn find_for_update(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+    ) -> Result<Option<Expiring<Bytes>>> {
         let store = self.accept(keyspace)?;
         if !self.options.read_only {
             self.add_key(store, keyspace.tree(), key)?;
         }
         if let Some(own) = self.writes.get(keyspace.tree(), key) {
             keyspace.tree().check()?;
-            return Ok(own.map(|own| own.bytes.clone()));
+            return Ok(own.map(|own| (own.bytes.clone(), own.expiry_ms)));
         }
-        self.reader(keyspace).find(key, &mut NoObserver)
+        self.reader(keyspace).find(key, &mut ExpiryObserver::default())
     }
 
     /// Returns `true` if `key` has a value in `keyspace`. As [`get`](Self::get), but does not read

@@ -24,7 +24,7 @@ pub(super) fn swaps(r: &mut Recorder) {
         let key = key(round as usize % 2);
         let value = r.new_value(200);
         r.call(put(&key, value.clone()), OsBuffer, |db| {
-            db.update(&key, |_| Some(value.clone())).map(drop)
+            db.fetch_update(&key, |_| Some(value.clone())).map(drop)
         });
         r.call(Vec::new(), OsBuffer, |db| {
             let swapped = db.compare_and_set(&key, None, Some(b"lost"))?;

@@ -30,7 +30,7 @@ fn eight_threads_lose_no_update_beside_flushes_and_compactions() {
                     for round in 0..rounds {
                         db.fetch_add("shared", 1).unwrap();
                         db.insert(format!("other{round}"), [7; 200]).unwrap();
-                        db.update("text", |old| {
+                        db.fetch_update("text", |old| {
                             Some([old.unwrap_or_default(), &b"x"[..]].concat())
                         })
                         .unwrap();
@@ -82,7 +82,7 @@ fn write_in_between_restarts_the_call() {
             }
             Some(format!("new {}", seen.len()))
         };
-        let before = db.update("key", change).unwrap();
+        let before = db.fetch_update("key", change).unwrap();
         assert_eq!(seen.len(), 2, "{name}: {seen:?}");
         assert_eq!(before, seen[1], "{name}");
         assert_eq!(db.get("key").unwrap().unwrap(), "new 2", "{name}");
@@ -100,7 +100,7 @@ fn writes_to_other_keys_do_not_restart_the_call() {
             db.insert(format!("other{number}"), [7; 100]).unwrap();
             Some("value")
         };
-        db.update("key", change).unwrap();
+        db.fetch_update("key", change).unwrap();
     }
     assert!(db.stats().background.flushes > 3);
     assert!((300..=301).contains(&calls), "{calls} calls");
@@ -125,10 +125,17 @@ fn each_call_follows_its_rule() {
     assert_eq!(db.get("key").unwrap(), None);
 
     let entries = db.stats().writes.entries;
-    assert_eq!(db.update("key", |_| None::<Bytes>).unwrap(), None);
+    assert_eq!(db.fetch_update("key", |_| None::<Bytes>).unwrap(), None);
+    assert_eq!(db.update_fetch("key", |_| None::<Bytes>).unwrap(), None);
     assert_eq!(db.take("key").unwrap(), None);
     assert!(!db.remove_if("key", |_| true).unwrap(), "an absent key");
     assert_eq!(db.stats().writes.entries, entries, "nothing was written");
+
+    let longer = |old: Option<&[u8]>| Some([old.unwrap_or_default(), b"!"].concat());
+    assert_eq!(db.fetch_update("key", longer).unwrap(), None);
+    assert_eq!(db.update_fetch("key", longer).unwrap().unwrap(), "!!");
+    assert_eq!(db.fetch_update("key", longer).unwrap().unwrap(), "!!");
+    assert_eq!(db.update_fetch("key", |_| None::<Bytes>).unwrap(), None);
 
     assert!(db.insert_if_absent("key", "1234567").unwrap());
     assert!(!db.remove_if("key", |value| value == b"other").unwrap());
@@ -170,7 +177,7 @@ fn conditional_writes_of_a_dropped_keyspace_are_refused() {
         db.drop_keyspace("brief").unwrap();
         Some("value")
     };
-    let refused = brief.update("key", change).unwrap_err();
+    let refused = brief.fetch_update("key", change).unwrap_err();
     assert!(matches!(refused, Error::KeyspaceDropped { .. }), "{refused:?}");
     assert_eq!(calls, 1);
 }

@@ -24,7 +24,9 @@ const CALLS: [(&str, Call); 14] = [
         let changed = handle.compare_and_set("d", Some(b"1"), Some(b"2"));
         changed.expect("nothing fails").expect("it is the value");
     }),
-    ("update", |handle| drop(handle.update("d", |_| Some("3")).expect("nothing fails"))),
+    ("fetch_update", |handle| {
+        drop(handle.fetch_update("d", |_| Some("3")).expect("nothing fails"));
+    }),
     ("fetch_add", |handle| assert_eq!(handle.fetch_add("e", 1).expect("nothing fails"), 0)),
     ("remove_if", |handle| assert!(handle.remove_if("e", |_| true).expect("nothing fails"))),
     ("take", |handle| assert!(handle.take("d").expect("nothing fails").is_some())),

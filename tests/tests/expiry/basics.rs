@@ -169,6 +169,8 @@ fn the_expiry_of_a_key_is_set_and_removed() {
         assert!(db.expire_at("a", at(9)).expect("it succeeds"));
         assert_eq!(db.ttl("a").expect("it succeeds"), Some(TimeToLive::Remaining(9 * SECOND)));
         assert!(db.expire_at("a", at(4)).expect("it succeeds"), "an earlier expiry");
+        assert!(db.expire_after("a", 5 * SECOND).expect("it succeeds"));
+        assert_eq!(db.ttl("a").expect("it succeeds"), Some(TimeToLive::Remaining(5 * SECOND)));
         if round == 1 {
             db.flush().expect("it succeeds");
         }
@@ -180,7 +182,8 @@ fn the_expiry_of_a_key_is_set_and_removed() {
     clock.advance(4 * SECOND);
     assert!(
         !db.persist_key("a").expect("it succeeds")
-            && !db.expire_at("a", at(9)).expect("it succeeds"),
+            && !db.expire_at("a", at(9)).expect("it succeeds")
+            && !db.expire_after("a", SECOND).expect("it succeeds"),
         "it is too late"
     );
     assert_eq!(db.fetch_add("a", 7).expect("it succeeds"), 0, "an expired counter");

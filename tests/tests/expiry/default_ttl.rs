@@ -54,7 +54,7 @@ fn every_write_of_a_value_without_an_expiry_gets_the_default() {
     keyspace.insert("insert", "1").unwrap();
     assert!(keyspace.insert_if_absent("absent", "1").unwrap());
     keyspace.compare_and_set("swapped", None, Some(b"1")).unwrap().unwrap();
-    keyspace.update("updated", |_| Some("1")).unwrap();
+    keyspace.fetch_update("updated", |_| Some("1")).unwrap();
     keyspace.fetch_add("counted", 1).unwrap();
     let mut batch = db.batch();
     batch.insert(&keyspace, "batch", "1").unwrap();
@@ -145,7 +145,7 @@ fn a_store_clock_far_in_the_future_saturates() {
     let mut batch = db.batch();
     batch.insert(&db, "d", "1").unwrap();
     batch.commit(Durability::Disk).unwrap();
-    db.update("e", |_| Some("1")).unwrap();
+    db.fetch_update("e", |_| Some("1")).unwrap();
     fixture.clock.advance(90 * SECOND);
     db.compact().unwrap();
     assert_eq!(db.iter().count(), 5, "the last millisecond never comes");

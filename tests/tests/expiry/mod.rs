@@ -1,6 +1,7 @@
 //! Values that expire.
 
 mod basics;
+mod conditional;
 mod default_ttl;
 mod jump;
 mod model;

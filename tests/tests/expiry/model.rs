@@ -115,7 +115,15 @@ impl Story {
                 self.db().insert_expiring_at(&key, &value, time).expect("it succeeds");
                 self.entries.insert(key, (value, expiry_ms));
             }
-            55..60 => {
+            55..57 => {
+                let now_ms = self.now_ms();
+                let old = self.entries.get(&key).filter(|(_, expiry_ms)| now_ms < *expiry_ms);
+                let expiry_ms = old.map_or(u64::MAX, |(_, expiry_ms)| *expiry_ms);
+                let change = |_: Option<&[u8]>| Some(value.clone());
+                self.db().fetch_update(&key, change).expect("it succeeds");
+                self.entries.insert(key, (value, expiry_ms));
+            }
+            57..60 => {
                 self.db().remove(&key).expect("it succeeds");
                 self.entries.remove(&key);
             }

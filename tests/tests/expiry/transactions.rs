@@ -89,6 +89,7 @@ fn expiries_are_set_removed_and_rolled_back() {
     let mut transaction = db.begin();
     let bytes = transaction.bytes();
     assert!(!transaction.expire_at(&db, "c", at(5)).unwrap());
+    assert!(!transaction.expire_after(&db, "c", 5 * SECOND).unwrap());
     assert!(!transaction.persist_key(&db, "c").unwrap());
     assert!(transaction.persist_key(&db, "a").unwrap());
     assert!(transaction.is_empty(), "nothing changes");
@@ -103,7 +104,7 @@ fn expiries_are_set_removed_and_rolled_back() {
     transaction.rollback_to(&savepoint).unwrap();
     assert_eq!(transaction.ttl(&db, "a").unwrap(), Some(TimeToLive::Unlimited));
     assert_eq!(transaction.ttl(&db, "b").unwrap(), left(9));
-    assert!(transaction.expire_at(&db, "a", at(6)).unwrap());
+    assert!(transaction.expire_after(&db, "a", 6 * SECOND).unwrap());
     let inner = transaction.set_savepoint();
     transaction.insert_without_ttl(&db, "a", "3").unwrap();
     assert_eq!(transaction.ttl(&db, "a").unwrap(), Some(TimeToLive::Unlimited));

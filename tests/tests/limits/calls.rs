@@ -22,21 +22,25 @@ fn soon() -> SystemTime {
 }
 
 /// Calls with a key and a value.
-const VALUE_CALLS: [(&str, Call); 7] = [
+const VALUE_CALLS: [(&str, Call); 8] = [
     ("insert_with_ttl", |it, key, value| it.insert_with_ttl(key, value, TTL)),
     ("insert_expiring_at", |it, key, value| it.insert_expiring_at(key, value, soon())),
     ("insert_without_ttl", |it, key, value| it.insert_without_ttl(key, value)),
     ("insert_if_absent", |it, key, value| it.insert_if_absent(key, value).map(drop)),
+    ("insert_if_absent_with_ttl", |it, key, value| {
+        it.insert_if_absent_with_ttl(key, value, TTL).map(drop)
+    }),
     ("compare_and_set", |it, key, value| it.compare_and_set(key, None, Some(value)).map(drop)),
-    ("update", |it, key, value| it.update(key, |_| Some(value.to_vec())).map(drop)),
+    ("fetch_update", |it, key, value| it.fetch_update(key, |_| Some(value.to_vec())).map(drop)),
     ("merge", |it, key, value| it.merge(key, value)),
 ];
 
 /// Calls with a key alone.
-const KEY_CALLS: [(&str, Call); 9] = [
+const KEY_CALLS: [(&str, Call); 10] = [
     ("fetch_add", |it, key, _| it.fetch_add(key, 1).map(drop)),
     ("take", |it, key, _| it.take(key).map(drop)),
     ("remove_if", |it, key, _| it.remove_if(key, |_| true).map(drop)),
+    ("expire_after", |it, key, _| it.expire_after(key, TTL).map(drop)),
     ("expire_at", |it, key, _| it.expire_at(key, soon()).map(drop)),
     ("persist_key", |it, key, _| it.persist_key(key).map(drop)),
     ("remove_range from", |it, key, _| it.remove_range(key..)),
@@ -51,15 +55,16 @@ const VALUE_STEPS: [(&str, Step); 6] = [
     ("insert_with_ttl", |tx, it, key, value| tx.insert_with_ttl(it, key, value, TTL)),
     ("insert_expiring_at", |tx, it, key, value| tx.insert_expiring_at(it, key, value, soon())),
     ("insert_without_ttl", |tx, it, key, value| tx.insert_without_ttl(it, key, value)),
-    ("update", |tx, it, key, value| tx.update(it, key, |_| Some(value)).map(drop)),
+    ("fetch_update", |tx, it, key, value| tx.fetch_update(it, key, |_| Some(value)).map(drop)),
     ("merge", |tx, it, key, value| tx.merge(it, key, value)),
 ];
 
 /// Steps of transactions with a key alone.
-const KEY_STEPS: [(&str, Step); 8] = [
+const KEY_STEPS: [(&str, Step); 9] = [
     ("remove", |tx, it, key, _| tx.remove(it, key)),
     ("take", |tx, it, key, _| tx.take(it, key).map(drop)),
     ("fetch_add", |tx, it, key, _| tx.fetch_add(it, key, 1).map(drop)),
+    ("expire_after", |tx, it, key, _| tx.expire_after(it, key, TTL).map(drop)),
     ("expire_at", |tx, it, key, _| tx.expire_at(it, key, soon()).map(drop)),
     ("persist_key", |tx, it, key, _| tx.persist_key(it, key).map(drop)),
     ("remove_range from", |tx, it, key, _| tx.remove_range(it, key..)),
@@ -102,7 +107,12 @@ fn every_call_takes_the_longest_key_and_no_longer_one() {
                 // prefixes and bounds of an empty range, need not refuse it.
                 let needs_no_write = matches!(
                     name,
-                    "take" | "remove_if" | "expire_at" | "persist_key" | "remove_prefix"
+                    "take"
+                        | "remove_if"
+                        | "expire_after"
+                        | "expire_at"
+                        | "persist_key"
+                        | "remove_prefix"
                 );
                 let is_nothing = needs_no_write && result.is_ok() && fs.operations() == before;
                 assert!(is_right(&result, key_bytes, 8) || is_nothing, "{what}: {result:?}");
@@ -166,7 +176,9 @@ fn a_change_that_panics_writes_nothing() {
     let (_, db) = store();
     db.insert("key", "old").expect("nothing fails");
     let calls: [(&str, &dyn Fn()); 6] = [
-        ("update", &|| drop(db.update("key", |_| -> Option<&[u8]> { panic!("as it should") }))),
+        ("fetch_update", &|| {
+            drop(db.fetch_update("key", |_| -> Option<&[u8]> { panic!("as it should") }));
+        }),
         ("remove_if", &|| drop(db.remove_if("key", |_| panic!("as it should")))),
         ("get_with", &|| drop(db.get_with("key", |_| panic!("as it should")))),
         ("transaction", &|| {
@@ -176,10 +188,10 @@ fn a_change_that_panics_writes_nothing() {
                 panic!("as it should")
             }));
         }),
-        ("update in a transaction", &|| {
+        ("fetch_update in a transaction", &|| {
             drop(db.transaction(|tx| {
                 tx.insert(&db, "other", "new")?;
-                tx.update(&db, "key", |_| -> Option<&[u8]> { panic!("as it should") })
+                tx.fetch_update(&db, "key", |_| -> Option<&[u8]> { panic!("as it should") })
             }));
         }),
         ("a range in a transaction", &|| {
@@ -193,7 +205,7 @@ fn a_change_that_panics_writes_nothing() {
         assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{name} panics");
         assert_eq!(db.len().expect("nothing fails"), 1, "{name}");
         assert_eq!(db.get("key").expect("nothing fails").as_deref(), Some(&b"old"[..]), "{name}");
-        db.update("key", |_| Some("new")).expect("nothing fails");
+        db.fetch_update("key", |_| Some("new")).expect("nothing fails");
         db.transaction(|tx| tx.insert(&db, "key", "old")).expect("nothing fails");
     }
     // No snapshot of a transaction is left behind: the older versions can be dropped.

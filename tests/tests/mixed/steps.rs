@@ -126,6 +126,7 @@ impl Story {
         let old = wanted.as_ref().and_then(|seen| seen.value().cloned());
         let (now_ms, default_ms) = (open.now_ms, self.default_expiry_ms(open, id));
         let expiry_ms = open.expiry_ms(space, &key);
+        let kept_ms = if wanted.is_some() { expiry_ms.unwrap_or(NEVER) } else { default_ms };
         open.keys.push((id, key.clone()));
         let tx = &mut open.transaction;
         let written = match call {
@@ -138,7 +139,7 @@ impl Story {
                 };
                 let merged = place.accept(tx.merge(handle, &key, &operand));
                 let Some(()) = unless_failing(merged, value.is_none())? else { return Ok(()) };
-                Some(value.map(|value| (value, default_ms)))
+                Some(value.map(|value| (value, kept_ms)))
             }
             "merge" => {
                 let merged = place.accept(tx.merge(handle, &key, "1"));
@@ -151,13 +152,19 @@ impl Story {
                 }
                 None
             }
-            "update" => {
+            "fetch update" => {
                 let new = self.lots.chance(3, 4).then(|| self.value(space.operator));
-                let before = place.accept(tx.update(handle, &key, |_| new.clone()));
-                let Some(before) = unless_failing(before, fails)? else { return Ok(()) };
-                assert_eq!(before, old, "update of {} in a transaction", shown(&key));
+                let returns_new = self.lots.chance(1, 2);
+                let change = |_: Option<&[u8]>| new.clone();
+                let (result, want) = match returns_new {
+                    true => (tx.update_fetch(handle, &key, change), new.clone()),
+                    false => (tx.fetch_update(handle, &key, change), old.clone()),
+                };
+                let result = unless_failing(place.accept(result), fails)?;
+                let Some(got) = result else { return Ok(()) };
+                assert_eq!(got, want, "update of {} in a transaction", shown(&key));
                 match new {
-                    Some(new) => Some(Some((new, default_ms))),
+                    Some(new) => Some(Some((new, kept_ms))),
                     None => old.is_some().then_some(None),
                 }
             }
@@ -180,7 +187,7 @@ impl Story {
                 let Some(before) = unless_failing(before, fails)? else { return Ok(()) };
                 assert_eq!(Some(before), count, "fetch_add in a transaction");
                 let sum = before.wrapping_add(delta).to_be_bytes().to_vec();
-                Some(Some((sum.into(), default_ms)))
+                Some(Some((sum.into(), kept_ms)))
             }
             "expire at" => {
                 let expiry_ms = (now_ms + self.lots.below(3000) as u64).saturating_sub(200);

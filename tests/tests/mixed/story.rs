@@ -52,7 +52,7 @@ const CALLS: &[(usize, &str)] = &[
     (20, "remove prefix"),
     (150, "insert if absent"),
     (200, "compare and set"),
-    (150, "update"),
+    (150, "fetch update"),
     (150, "fetch add"),
     (80, "remove if"),
     (80, "take"),
@@ -222,7 +222,7 @@ impl Story {
                 self.batch(count);
             }
             "ingest" | "ingest files" => self.ingest(name == "ingest files"),
-            "insert if absent" | "compare and set" | "update" | "fetch add" | "remove if"
+            "insert if absent" | "compare and set" | "fetch update" | "fetch add" | "remove if"
             | "take" | "pop" | "expire at" | "persist key" => self.conditional(name),
             "range" => self.range(),
             "hold range" => self.hold_range(),

@@ -167,7 +167,7 @@ impl Story {
             "remove range",
             "remove prefix",
             "merge",
-            "update",
+            "fetch update",
             "take",
             "fetch add",
             "expire at",
@@ -227,7 +227,7 @@ impl Story {
             | "remove" | "remove range" | "remove prefix" => {
                 self.blind_step(open, &place, call, key)?;
             }
-            "merge" | "update" | "take" | "fetch add" | "expire at" | "persist key" => {
+            "merge" | "fetch update" | "take" | "fetch add" | "expire at" | "persist key" => {
                 self.dependent_step(open, &place, call, key)?;
             }
             "ttl" => Self::ttl_step(open, &place, key)?,

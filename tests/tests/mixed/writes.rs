@@ -150,6 +150,8 @@ impl Story {
         let (keyspace, space, handle) = self.keyspace();
         let (key, now_ms, operator) = (self.key(), self.now_ms(), space.operator);
         let (old, default_ms) = (space.get(&key, now_ms), space.default_expiry_ms(now_ms));
+        let old_ms = space.entries.get(&key).and_then(|it| it.expiry_ms(now_ms));
+        let kept_ms = if old.is_some() { old_ms.unwrap_or(NEVER) } else { default_ms };
         let began = self.disk.operations();
         let value = self.value(operator);
         let put = |value: Bytes, expiry_ms| Change::Put {
@@ -165,8 +167,13 @@ impl Story {
         let old_value = old.and_then(|seen| seen.value().cloned());
         match call {
             "insert if absent" => {
-                let result = handle.insert_if_absent(&key, &value);
-                let change = (!is_present).then(|| put(value, default_ms));
+                let ttl_ms = *self.lots.pick(&[None, Some(0), Some(200), Some(90_000)]);
+                let result = match ttl_ms.map(Duration::from_millis) {
+                    Some(ttl) => handle.insert_if_absent_with_ttl(&key, &value, ttl),
+                    None => handle.insert_if_absent(&key, &value),
+                };
+                let expiry_ms = ttl_ms.map_or(default_ms, |ttl_ms| now_ms + ttl_ms);
+                let change = (!is_present).then(|| put(value, expiry_ms));
                 self.changed(change, began, result, |stored| assert_eq!(stored, !is_present));
             }
             "take" => {
@@ -191,7 +198,7 @@ impl Story {
                 let result = handle.compare_and_set(&key, expected.as_deref(), new.as_deref());
                 let is_equal = !fails && expected == old_value;
                 let change = is_equal.then(|| match new {
-                    Some(new) => Some(put(new, default_ms)),
+                    Some(new) => Some(put(new, kept_ms)),
                     None => is_present.then(|| remove(&key)),
                 });
                 self.checked(fails, change.flatten(), began, result, |done| match done {
@@ -199,14 +206,19 @@ impl Story {
                     Err(current) => assert_eq!((current.value, is_equal), (old_value, false)),
                 });
             }
-            "update" => {
+            "fetch update" => {
                 let new = self.lots.chance(3, 4).then(|| value.clone());
-                let result = handle.update(&key, |_| new.clone());
+                let returns_new = self.lots.chance(1, 2);
+                let change = |_: Option<&[u8]>| new.clone();
+                let (result, want) = match returns_new {
+                    true => (handle.update_fetch(&key, change), new.clone()),
+                    false => (handle.fetch_update(&key, change), old_value),
+                };
                 let change = match new {
-                    Some(new) => Some(put(new, default_ms)),
+                    Some(new) => Some(put(new, kept_ms)),
                     None => is_present.then(|| remove(&key)),
                 };
-                self.checked(fails, change, began, result, |before| assert_eq!(before, old_value));
+                self.checked(fails, change, began, result, |got| assert_eq!(got, want));
             }
             "fetch add" => {
                 let delta = self.lots.number() as i64;
@@ -221,22 +233,25 @@ impl Story {
                     return;
                 }
                 let sum = count.map(|count| count.wrapping_add(delta).to_be_bytes().to_vec());
-                let change = sum.map(|sum| put(sum.into(), default_ms));
+                let change = sum.map(|sum| put(sum.into(), kept_ms));
                 self.checked(fails, change, began, result, |before| {
                     assert_eq!(Some(before), count);
                 });
             }
             "expire at" => {
-                let expiry_ms = now_ms + self.lots.below(3000) as u64;
-                let result = handle.expire_at(&key, time(expiry_ms));
+                let ttl_ms = self.lots.below(3000) as u64;
+                let expiry_ms = now_ms + ttl_ms;
+                let result = match ttl_ms % 2 {
+                    0 => handle.expire_at(&key, time(expiry_ms)),
+                    _ => handle.expire_after(&key, Duration::from_millis(ttl_ms)),
+                };
                 let change = old_value.map(|old| put(old, expiry_ms));
                 self.checked(fails, change, began, result, |set| assert_eq!(set, is_present));
             }
             "persist key" => {
-                let expires = space.entries.get(&key).and_then(|it| it.expiry_ms(now_ms));
                 let result = handle.persist_key(&key);
-                let change = old_value.filter(|_| expires.is_some()).map(|old| put(old, NEVER));
-                let fails = fails && expires.is_some();
+                let change = old_value.filter(|_| old_ms.is_some()).map(|old| put(old, NEVER));
+                let fails = fails && old_ms.is_some();
                 self.checked(fails, change, began, result, |kept| assert_eq!(kept, is_present));
             }
             _ => self.pop(&keyspace, &space, &handle),

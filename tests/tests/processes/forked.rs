@@ -148,7 +148,7 @@ fn refusing(dir: &Path, workers: usize) {
         assert_forked("commit a transaction", writing.commit(Durability::Disk));
         assert_forked("begin", db.begin().get(&db, "key"));
         assert_forked("run a transaction", db.transaction(|tx| tx.insert(&db, "key", "value")));
-        assert_forked("update", db.update("key", |_| Some("value")));
+        assert_forked("fetch_update", db.fetch_update("key", |_| Some("value")));
         assert_forked("merge", users.merge("key", "value"));
         assert_forked("remove a range", users.remove_range("a".."z"));
         assert_forked("pop", users.pop_first());

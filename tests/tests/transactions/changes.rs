@@ -14,10 +14,13 @@ fn changes_see_stored_and_own_values() {
     assert_eq!(transaction.take(&db, "stored").unwrap(), None);
     assert_eq!(transaction.fetch_add(&db, "count", 1).unwrap(), 5);
     assert_eq!(transaction.fetch_add(&db, "count", -7).unwrap(), 6);
-    let old = transaction.update(&db, "new", |old| old.is_none().then_some("b")).unwrap();
+    let old = transaction.fetch_update(&db, "new", |old| old.is_none().then_some("b")).unwrap();
     assert_eq!(old, None);
-    let old = transaction.update(&db, "new", |_| None::<&str>).unwrap();
-    assert_eq!(old.as_deref(), Some(&b"b"[..]));
+    let longer = |old: Option<&[u8]>| old.map(|old| [old, b"c"].concat());
+    let new = transaction.update_fetch(&db, "new", longer).unwrap();
+    assert_eq!(new.as_deref(), Some(&b"bc"[..]));
+    let old = transaction.fetch_update(&db, "new", |_| None::<&str>).unwrap();
+    assert_eq!(old.as_deref(), Some(&b"bc"[..]));
     assert_eq!(transaction.first(&db).unwrap().unwrap().0, "count");
     transaction.commit(None).unwrap();
     assert_eq!(db.get("count").unwrap().as_deref(), Some(&(-1_i64).to_be_bytes()[..]));
@@ -45,7 +48,7 @@ fn change_conflicts_under_snapshot_isolation() {
     db.fetch_add("count", 1).unwrap();
     // An update that writes nothing depends on the key too, once the transaction writes another.
     let mut keeps = begin();
-    keeps.update(&db, "absent", |_| None::<&str>).unwrap();
+    keeps.fetch_update(&db, "absent", |_| None::<&str>).unwrap();
     keeps.insert(&db, "other", "").unwrap();
     let mut adds = begin();
     adds.fetch_add(&db, "count", 1).unwrap();

@@ -2,6 +2,7 @@
 
 mod changes;
 mod conflicts;
+mod keys;
 mod keyspace_changes;
 mod limits;
 mod model;

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use sievedb::{Db, Isolation, KeyspaceOptions, TimeToLive, Transaction, TransactionOptions};
+use sievedb::{
+    Db, Durability, Isolation, KeyspaceOptions, TimeToLive, Transaction, TransactionOptions,
+};
 
 use super::{Index, IndexChanges, Maintained, rebuild::rebuild};
 use crate::{
@@ -31,11 +33,12 @@ use crate::{
 ///
 /// A write costs a read of the old value and of its expiry. It also costs a write for each index
 /// entry that changes, or for all if the expiry changes. It has the durability of
-/// [`Options::durability`](sievedb::Options::durability).
+/// [`Options::durability`](sievedb::Options::durability), or of
+/// [`with_durability`](Self::with_durability).
 ///
 /// A write with its index entries must fit into a transaction of [default
-/// size](sievedb::TransactionOptions::bytes_max): from 4 to 16 MiB with a budget of 256 MiB. An
-/// index key and the key of its entry have at most 64 KiB together, encoded as a
+/// size](sievedb::TransactionOptions::bytes_max), which is that of a batch: 48 MiB with a budget of
+/// 256 MiB. An index key and the key of its entry have at most 64 KiB together, encoded as a
 /// [tuple](crate::key).
 ///
 /// ```
@@ -74,7 +77,8 @@ type Derived = Vec<BTreeSet<Vec<u8>>>;
 /// The index entries of a value before it is changed, and its time to live.
 pub(super) struct Before {
     derived: Derived,
-    ttl: Option<TimeToLive>,
+    /// `None` if the key has no value.
+    pub(super) ttl: Option<TimeToLive>,
 }
 
 impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
@@ -168,6 +172,13 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(record)
     }
 
+    /// Makes writes have `durability`. Those that are part of a transaction have that of its commit.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.data = self.data.with_durability(durability);
+        self
+    }
+
     /// Returns the indexed keyspace, for reads. **Writes to it do not update the indexes.**
     #[must_use]
     pub fn keyspace(&self) -> &TypedKeyspace<K, V, C> {
@@ -201,6 +212,10 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         // conflict.
         let options =
             TransactionOptions::new().isolation(Isolation::Snapshot).retries_max(u32::MAX);
+        let options = match self.data.durability() {
+            Some(durability) => options.durability(durability),
+            None => options,
+        };
         transaction(&self.db, options, body)
     }
 

@@ -1,10 +1,8 @@
 //! The steps of writes to an indexed keyspace, on encoded keys.
 
-use std::time::SystemTime;
+use sievedb::{Keyspace, Transaction};
 
-use sievedb::Transaction;
-
-use super::Indexed;
+use super::{Indexed, indexed::Before};
 use crate::{
     codec::Codec,
     error::Result,
@@ -21,9 +19,40 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         expiry: Expiry,
     ) -> Result<()> {
         let (_, before) = self.before(transaction, key)?;
+        self.put(transaction, key, &before, value, expiry)
+    }
+
+    /// Stores a value and its index entries.
+    pub(super) fn put(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        before: &Before,
+        value: &V,
+        expiry: Expiry,
+    ) -> Result<()> {
         let bytes = self.keyspace().encode_value(value)?;
         transaction.put(self.keyspace().untyped(), key, &bytes, expiry)?;
-        self.follow(transaction, key, &before, Some(value))
+        self.follow(transaction, key, before, Some(value))
+    }
+
+    /// Stores a value that keeps the expiry of the old one, or removes the old one.
+    pub(super) fn set(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        before: &Before,
+        new: Option<&V>,
+    ) -> Result<()> {
+        match (new, before.ttl) {
+            (Some(new), None) => self.put(transaction, key, before, new, Expiry::Default),
+            (Some(new), ttl) => self.put(transaction, key, before, new, Expiry::of(ttl)),
+            (None, Some(_)) => {
+                transaction.remove(self.keyspace(), key)?;
+                self.follow(transaction, key, before, None)
+            }
+            (None, None) => Ok(()),
+        }
     }
 
     /// Removes the value if it meets `condition`, and returns it.
@@ -40,25 +69,17 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(Some(old))
     }
 
-    pub(super) fn change(
+    /// Replaces the value by that which `change` returns.
+    pub(super) fn change<T>(
         &self,
         transaction: &mut Transaction,
         key: &[u8],
-        change: impl FnOnce(Option<V>) -> Option<V>,
-    ) -> Result<Option<V>> {
+        change: impl FnOnce(Option<V>) -> (Option<V>, T),
+    ) -> Result<(Option<V>, T)> {
         let (old, before) = self.before(transaction, key)?;
-        let was_present = old.is_some();
-        let new = change(old);
-        match &new {
-            Some(value) => {
-                let bytes = self.keyspace().encode_value(value)?;
-                transaction.insert(self.keyspace(), key, bytes)?;
-            }
-            None if was_present => transaction.remove(self.keyspace(), key)?,
-            None => return Ok(None),
-        }
-        self.follow(transaction, key, &before, new.as_ref())?;
-        Ok(new)
+        let (new, result) = change(old);
+        self.set(transaction, key, &before, new.as_ref())?;
+        Ok((new, result))
     }
 
     /// Adds a merge operand.
@@ -75,18 +96,15 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.follow(transaction, key, &before, new.as_ref())
     }
 
-    /// Sets or removes the expiry of the value. Returns `false` without a value.
+    /// Sets or removes the expiry of the value by `set`. Returns `false` without a value.
     pub(super) fn set_expiry(
         &self,
         transaction: &mut Transaction,
         key: &[u8],
-        time: Option<SystemTime>,
+        set: impl FnOnce(&mut Transaction, &Keyspace) -> sievedb::Result<bool>,
     ) -> Result<bool> {
         let (value, before) = self.before(transaction, key)?;
-        let was_present = match time {
-            Some(time) => transaction.expire_at(self.keyspace(), key, time)?,
-            None => transaction.persist_key(self.keyspace(), key)?,
-        };
+        let was_present = set(transaction, self.keyspace().untyped())?;
         debug_assert_eq!(was_present, value.is_some(), "reads of one transaction differ");
         if was_present {
             self.follow(transaction, key, &before, value.as_ref())?;

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use sievedb::{Keyspace, Transaction};
+
 use super::Indexed;
 use crate::{
     codec::{Codec, Integer},
@@ -90,17 +92,22 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ///
     /// As [`insert`](Self::insert).
     pub fn insert_if_absent(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<bool> {
-        let (key, value) = (key::to_bytes(&key), value.borrow());
-        self.atomically(|transaction| {
-            let (old, before) = self.before(transaction, &key)?;
-            if old.is_some() {
-                return Ok(false);
-            }
-            let bytes = self.keyspace().encode_value(value)?;
-            transaction.insert(self.keyspace(), &key, bytes)?;
-            self.follow(transaction, &key, &before, Some(value))?;
-            Ok(true)
-        })
+        self.store_if_absent(&key, value.borrow(), Expiry::Default)
+    }
+
+    /// Stores `value` under `key` until `ttl` has passed, and its index entries as long, unless the
+    /// key has a value. Returns `true` if `value` was stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_if_absent_with_ttl(
+        &self,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        self.store_if_absent(&key, value.borrow(), Expiry::After(ttl))
     }
 
     /// Removes `key` and its index entries. The key need not exist.
@@ -145,7 +152,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
 
     /// Changes the value of `key` from `expected` to `new`. `None` stands for no value, in both
     /// places. If the present value is not equal to `expected`, writes nothing and returns the
-    /// present value as the inner error. The new value has the default TTL of the keyspace.
+    /// present value as the inner error. The new value keeps the expiry of the old one.
     ///
     /// # Errors
     ///
@@ -165,42 +172,51 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
             if old.as_ref() != expected {
                 return Ok(Err(old));
             }
-            match new {
-                Some(new) => {
-                    let bytes = self.keyspace().encode_value(new)?;
-                    transaction.insert(self.keyspace(), &key, bytes)?;
-                }
-                None if old.is_some() => transaction.remove(self.keyspace(), &key)?,
-                None => return Ok(Ok(())),
-            }
-            self.follow(transaction, &key, &before, new)?;
+            self.set(transaction, &key, &before, new)?;
             Ok(Ok(()))
         })
     }
 
     /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
-    /// stands for no value, in both places. Read and write are one atomic step. Returns the **new**
-    /// value, unlike [`Keyspace::update`](sievedb::Keyspace::update).
+    /// stands for no value, in both places. Read and write are one atomic step. Returns the
+    /// **previous** value; [`update_fetch`](Self::update_fetch) returns the new one.
     ///
-    /// `change` is called again if another write changes the key in between. The new value has the
-    /// default TTL of the keyspace.
+    /// `change` is called again if another write changes the key in between. The new value **keeps
+    /// the expiry** of the old one, or has the default TTL of the keyspace.
     ///
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub fn update(
+    pub fn fetch_update(
+        &self,
+        key: impl EncodeAs<K>,
+        mut change: impl FnMut(Option<&V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        let key = key::to_bytes(&key);
+        let mut change = |old: Option<V>| (change(old.as_ref()), old);
+        Ok(self.atomically(|transaction| self.change(transaction, &key, &mut change))?.1)
+    }
+
+    /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and returns the
+    /// **new** value.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn update_fetch(
         &self,
         key: impl EncodeAs<K>,
         mut change: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
         let key = key::to_bytes(&key);
-        self.atomically(|transaction| self.change(transaction, &key, &mut change))
+        let mut change = |old| (change(old), ());
+        Ok(self.atomically(|transaction| self.change(transaction, &key, &mut change))?.0)
     }
 
     /// Adds `operand` to the value of `key`, by the [merge
     /// operator](sievedb::KeyspaceOptions::merge_operator) of the keyspace, and replaces the index
     /// entries. Reads the value, unlike [`TypedKeyspace::merge`](crate::TypedKeyspace::merge): the
-    /// index depends on it. The new value has the default TTL of the keyspace.
+    /// index depends on it. The new value has the expiry of the old one.
     ///
     /// # Errors
     ///
@@ -211,15 +227,25 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.atomically(|transaction| self.fold(transaction, &key, operand))
     }
 
-    /// Sets the expiry of `key` and of its index entries to `time`. Returns `false` if the key has
-    /// no value. See [`TypedKeyspace::expire_at`](crate::TypedKeyspace::expire_at).
+    /// Sets the expiry of `key` and of its index entries to the time when `ttl` has passed. Returns
+    /// `false` if the key has no value.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn expire_after(&self, key: impl EncodeAs<K>, ttl: Duration) -> Result<bool> {
+        self.expire(&key, |transaction, data, key| transaction.expire_after(data, key, ttl))
+    }
+
+    /// Sets the expiry of `key` and of its index entries to `time` of the [store
+    /// clock](sievedb::Db::store_time). Returns `false` if the key has no value. See
+    /// [`TypedKeyspace::expire_at`](crate::TypedKeyspace::expire_at).
     ///
     /// # Errors
     ///
     /// As [`remove`](Self::remove).
     pub fn expire_at(&self, key: impl EncodeAs<K>, time: SystemTime) -> Result<bool> {
-        let key = key::to_bytes(&key);
-        self.atomically(|transaction| self.set_expiry(transaction, &key, Some(time)))
+        self.expire(&key, |transaction, data, key| transaction.expire_at(data, key, time))
     }
 
     /// Removes the expiry of `key` and of its index entries. Returns `false` if the key has no
@@ -229,13 +255,35 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     ///
     /// As [`remove`](Self::remove).
     pub fn persist_key(&self, key: impl EncodeAs<K>) -> Result<bool> {
-        let key = key::to_bytes(&key);
-        self.atomically(|transaction| self.set_expiry(transaction, &key, None))
+        self.expire(&key, |transaction, data, key| transaction.persist_key(data, key))
+    }
+
+    fn expire(
+        &self,
+        key: &impl EncodeAs<K>,
+        set: impl Fn(&mut Transaction, &Keyspace, &[u8]) -> sievedb::Result<bool>,
+    ) -> Result<bool> {
+        let key = key::to_bytes(key);
+        self.atomically(|transaction| {
+            self.set_expiry(transaction, &key, |transaction, data| set(transaction, data, &key))
+        })
     }
 
     fn store(&self, key: &impl EncodeAs<K>, value: &V, expiry: Expiry) -> Result<()> {
         let key = key::to_bytes(key);
         self.atomically(|transaction| self.replace(transaction, &key, value, expiry))
+    }
+
+    fn store_if_absent(&self, key: &impl EncodeAs<K>, value: &V, expiry: Expiry) -> Result<bool> {
+        let key = key::to_bytes(key);
+        self.atomically(|transaction| {
+            let (old, before) = self.before(transaction, &key)?;
+            if old.is_some() {
+                return Ok(false);
+            }
+            self.put(transaction, &key, &before, value, expiry)?;
+            Ok(true)
+        })
     }
 }
 
@@ -248,11 +296,7 @@ impl<K: Key> Indexed<K, i64, Integer> {
     ///
     /// As [`insert`](Self::insert).
     pub fn fetch_add(&self, key: impl EncodeAs<K>, delta: i64) -> Result<i64> {
-        let mut previous = 0;
-        self.update(key, |count| {
-            previous = count.unwrap_or(0);
-            Some(previous.wrapping_add(delta))
-        })?;
-        Ok(previous)
+        let add = |count: Option<&i64>| Some(count.copied().unwrap_or(0).wrapping_add(delta));
+        Ok(self.fetch_update(key, add)?.unwrap_or(0))
     }
 }

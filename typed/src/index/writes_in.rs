@@ -101,18 +101,35 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.delete_if(transaction, &key::to_bytes(&key), |_| true)
     }
 
-    /// Adds the writes of [`update`](Self::update) to `transaction`, and returns the new value.
+    /// Adds the writes of [`fetch_update`](Self::fetch_update) to `transaction`, and returns the
+    /// **previous** value.
     ///
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub fn update_in(
+    pub fn fetch_update_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        change: impl FnOnce(Option<&V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        let change = |old: Option<V>| (change(old.as_ref()), old);
+        Ok(self.change(transaction, &key::to_bytes(&key), change)?.1)
+    }
+
+    /// Adds the writes of [`update_fetch`](Self::update_fetch) to `transaction`, and returns the
+    /// **new** value.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn update_fetch_in(
         &self,
         transaction: &mut Transaction,
         key: impl EncodeAs<K>,
         change: impl FnOnce(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
-        self.change(transaction, &key::to_bytes(&key), change)
+        Ok(self.change(transaction, &key::to_bytes(&key), |old| (change(old), ()))?.0)
     }
 
     /// Adds the writes of [`merge`](Self::merge) to `transaction`.
@@ -129,6 +146,24 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.fold(transaction, &key::to_bytes(&key), operand.borrow())
     }
 
+    /// Adds the writes of [`expire_after`](Self::expire_after) to `transaction`. The TTL counts
+    /// from the start of the transaction.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn expire_after_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        let key = key::to_bytes(&key);
+        self.set_expiry(transaction, &key, |transaction, data| {
+            transaction.expire_after(data, &key, ttl)
+        })
+    }
+
     /// Adds the writes of [`expire_at`](Self::expire_at) to `transaction`.
     ///
     /// # Errors
@@ -140,7 +175,10 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         key: impl EncodeAs<K>,
         time: SystemTime,
     ) -> Result<bool> {
-        self.set_expiry(transaction, &key::to_bytes(&key), Some(time))
+        let key = key::to_bytes(&key);
+        self.set_expiry(transaction, &key, |transaction, data| {
+            transaction.expire_at(data, &key, time)
+        })
     }
 
     /// Adds the writes of [`persist_key`](Self::persist_key) to `transaction`.
@@ -153,6 +191,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         transaction: &mut Transaction,
         key: impl EncodeAs<K>,
     ) -> Result<bool> {
-        self.set_expiry(transaction, &key::to_bytes(&key), None)
+        let key = key::to_bytes(&key);
+        self.set_expiry(transaction, &key, |transaction, data| transaction.persist_key(data, &key))
     }
 }

@@ -1,6 +1,6 @@
 //! Conditional writes: writes that depend on the present value of their key.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, time::Duration};
 
 use sievedb::Bytes;
 
@@ -24,8 +24,10 @@ enum Change<T> {
 /// [`Keyspace::compare_and_set`](sievedb::Keyspace::compare_and_set) does.
 ///
 /// If another write changes the value in between, the call is retried until it succeeds. A call
-/// costs two reads and a write. New values have the [default
-/// TTL](sievedb::KeyspaceOptions::default_ttl) of the keyspace.
+/// costs two reads and a write.
+///
+/// **A new value keeps the expiry of the value that it replaces.** The value of an absent key has
+/// the [default TTL](sievedb::KeyspaceOptions::default_ttl) of the keyspace.
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was stored.
     /// As [`Keyspace::insert_if_absent`](sievedb::Keyspace::insert_if_absent): costs one read, or
@@ -37,6 +39,24 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     pub fn insert_if_absent(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<bool> {
         self.with_entry(&key, value.borrow(), |key, value| {
             self.entries.insert_if_absent(key, value)
+        })
+    }
+
+    /// Stores `value` under `key` until `ttl` has passed, unless the key has a value. Returns
+    /// `true` if `value` was stored. As
+    /// [`Keyspace::insert_if_absent_with_ttl`](sievedb::Keyspace::insert_if_absent_with_ttl).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_if_absent_with_ttl(
+        &self,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        self.with_entry(&key, value.borrow(), |key, value| {
+            self.entries.insert_if_absent_with_ttl(key, value, ttl)
         })
     }
 
@@ -80,10 +100,24 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     }
 
     /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
-    /// stands for no value, in both places. Returns the **new** value, unlike
-    /// [`Keyspace::update`](sievedb::Keyspace::update).
+    /// stands for no value, in both places. Returns the **previous** value;
+    /// [`update_fetch`](Self::update_fetch) returns the new one.
     ///
     /// `change` is called again if another write changes the value in between.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert) and [`get`](Self::get).
+    pub fn fetch_update(
+        &self,
+        key: impl EncodeAs<K>,
+        mut change: impl FnMut(Option<&V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        Ok(self.replace(&key, |old| (change(old.as_ref()), old))?.1)
+    }
+
+    /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and returns the
+    /// **new** value. `change` takes the present value out, to change it in place.
     ///
     /// ```
     /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::Db};
@@ -91,7 +125,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// let db = Db::open(dir.path())?;
     /// let tags = TypedKeyspace::<u64, Vec<String>>::open(&db, "tags", Schema::new("tags", 1))?;
     /// for tag in ["red", "old"] {
-    ///     tags.update(7, |tags| {
+    ///     tags.update_fetch(7, |tags| {
     ///         let mut tags = tags.unwrap_or_default();
     ///         tags.push(tag.to_owned());
     ///         Some(tags)
@@ -104,15 +138,25 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// # Errors
     ///
     /// As [`insert`](Self::insert) and [`get`](Self::get).
-    pub fn update(
+    pub fn update_fetch(
         &self,
         key: impl EncodeAs<K>,
         mut change: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
-        self.change(&key, |old| {
-            Ok(match change(old) {
-                Some(new) => Change::Put(self.encode_value(&new)?, Some(new)),
-                None => Change::Remove(None),
+        Ok(self.replace(&key, |old| (change(old), ()))?.0)
+    }
+
+    /// Replaces the value of `key` by that which `change` returns.
+    fn replace<T>(
+        &self,
+        key: &impl EncodeAs<K>,
+        mut change: impl FnMut(Option<V>) -> (Option<V>, T),
+    ) -> Result<(Option<V>, T)> {
+        self.change(key, |old| {
+            let (new, result) = change(old);
+            Ok(match new {
+                Some(new) => Change::Put(self.encode_value(&new)?, (Some(new), result)),
+                None => Change::Remove((None, result)),
             })
         })
     }

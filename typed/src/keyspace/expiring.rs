@@ -19,7 +19,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// [`Keyspace::insert_with_ttl`](sievedb::Keyspace::insert_with_ttl).
     ///
     /// ```
-    /// use std::time::{Duration, SystemTime};
+    /// use std::time::Duration;
     /// use sievedb_typed::{Schema, TypedKeyspace, sievedb::{Db, TimeToLive}};
     ///
     /// # let dir = tempfile::tempdir().unwrap();
@@ -28,7 +28,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// let minute = Duration::from_secs(60);
     /// sessions.insert_with_ttl(7, "anna".to_owned(), minute)?;
     /// assert!(matches!(sessions.ttl(7)?, Some(TimeToLive::Remaining(ttl)) if ttl <= minute));
-    /// assert!(sessions.expire_at(7, SystemTime::now() + 10 * minute)?);
+    /// assert!(sessions.expire_after(7, 10 * minute)?);
     /// assert!(sessions.persist_key(7)?);
     /// assert_eq!(sessions.ttl(7)?, Some(TimeToLive::Unlimited));
     /// # Ok::<(), sievedb_typed::Error>(())
@@ -48,7 +48,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Stores `value` under `key` until the store clock is at `time`. As
+    /// Stores `value` under `key` until the [store clock](sievedb::Db::store_time) is at `time`. As
     /// [`Keyspace::insert_expiring_at`](sievedb::Keyspace::insert_expiring_at).
     ///
     /// # Errors
@@ -77,8 +77,19 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Sets the expiry of `key` to `time`, and keeps its value. Returns `false` if the key has no
-    /// value. Atomic. As [`Keyspace::expire_at`](sievedb::Keyspace::expire_at).
+    /// Sets the expiry of `key` to the time when `ttl` has passed, and keeps its value. Returns
+    /// `false` if the key has no value. Atomic. As
+    /// [`Keyspace::expire_after`](sievedb::Keyspace::expire_after).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Engine`](crate::Error::Engine).
+    pub fn expire_after(&self, key: impl EncodeAs<K>, ttl: Duration) -> Result<bool> {
+        Ok(key::with_bytes(&key, |key| self.entries.expire_after(key, ttl))?)
+    }
+
+    /// Sets the expiry of `key` to `time` **of the [store clock](sievedb::Db::store_time)**.
+    /// Otherwise as [`expire_after`](Self::expire_after).
     ///
     /// # Errors
     ///

@@ -2,24 +2,24 @@
 
 use std::{
     ops::{Bound, RangeBounds},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
-use sievedb::{TimeToLive, Transaction, TransactionRange};
+use sievedb::{TimeToLive, Transaction};
 
 use super::TypedKeyspace;
 use crate::{
     codec::{Codec, Integer},
-    entries::decode_key,
     error::Result,
     key::{self, EncodeAs, Key, KeyBounds, PrefixOf, key_bounds, prefix_bounds},
+    transaction::TransactionEntries,
 };
 
 /// Reads of a [`Transaction`], which see its own writes, and writes that depend on the present
 /// value of their key.
 ///
 /// Such a write reads its key by [`Transaction::get_for_update`]: the commit fails if another write
-/// changes the key.
+/// changes the key. **A new value keeps the expiry of the value that it replaces.**
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// Returns the value of `key` as `transaction` sees it. As [`Transaction::get`].
     ///
@@ -94,68 +94,83 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// assert_eq!(amounts.get(3)?, Some(30));
     /// # Ok::<(), sievedb_typed::Error>(())
     /// ```
-    pub fn iter_in<'t>(
-        &'t self,
-        transaction: &'t Transaction,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
+    #[must_use]
+    pub fn iter_in<'t>(&self, transaction: &'t Transaction) -> TransactionEntries<'t, K, V, C> {
         self.entries_in(transaction, (Bound::Unbounded, Bound::Unbounded))
     }
 
     /// Returns the entries whose keys are within `bounds`. As [`iter_in`](Self::iter_in).
+    #[must_use]
     pub fn range_in<'t, Q: EncodeAs<K>>(
-        &'t self,
+        &self,
         transaction: &'t Transaction,
         bounds: impl RangeBounds<Q>,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
+    ) -> TransactionEntries<'t, K, V, C> {
         self.entries_in(transaction, key_bounds::<K, _>(&bounds))
     }
 
     /// Returns the entries whose keys have this prefix. As [`iter_in`](Self::iter_in).
+    #[must_use]
     pub fn prefix_in<'t, P: PrefixOf<K>>(
-        &'t self,
+        &self,
         transaction: &'t Transaction,
         prefix: P,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
+    ) -> TransactionEntries<'t, K, V, C> {
         self.entries_in(transaction, prefix_bounds::<K, P>(&(&prefix..=&prefix)))
     }
 
     fn entries_in<'t>(
-        &'t self,
+        &self,
         transaction: &'t Transaction,
         bounds: KeyBounds,
-    ) -> impl DoubleEndedIterator<Item = Result<(K, V)>> + 't {
-        let range: TransactionRange<'t> = transaction.range::<Vec<u8>>(&self.entries, bounds);
-        range.map(|entry| {
-            let (key, value) = entry?;
-            let value = self.decode_value(&key, value)?;
-            Ok((decode_key(&self.name, key)?, value))
-        })
+    ) -> TransactionEntries<'t, K, V, C> {
+        let range = transaction.range::<Vec<u8>>(&self.entries, bounds);
+        TransactionEntries::new(range, &self.name)
     }
 
     /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
-    /// stands for no value, in both places. Returns the new value. See [`update`](Self::update).
+    /// stands for no value, in both places. Returns the **previous** value. See
+    /// [`fetch_update`](Self::fetch_update).
     ///
     /// # Errors
     ///
     /// As [`get_in`](Self::get_in) and [`insert_in`](Self::insert_in).
-    pub fn update_in(
+    pub fn fetch_update_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        change: impl FnOnce(Option<&V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        Ok(self.replace_in(transaction, &key, |old| (change(old.as_ref()), old))?.1)
+    }
+
+    /// Replaces the value of `key` as [`fetch_update_in`](Self::fetch_update_in) does, and returns
+    /// the **new** value. See [`update_fetch`](Self::update_fetch).
+    ///
+    /// # Errors
+    ///
+    /// As [`get_in`](Self::get_in) and [`insert_in`](Self::insert_in).
+    pub fn update_fetch_in(
         &self,
         transaction: &mut Transaction,
         key: impl EncodeAs<K>,
         change: impl FnOnce(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
-        key::with_bytes(&key, |key| {
-            let old = self.read_for_update(transaction, key)?;
-            let was_present = old.is_some();
-            let new = change(old);
-            match &new {
-                Some(value) => {
-                    transaction.insert(&self.entries, key, self.encode_value(value)?)?;
-                }
-                None if was_present => transaction.remove(&self.entries, key)?,
-                None => {}
-            }
-            Ok(new)
+        Ok(self.replace_in(transaction, &key, |old| (change(old), ()))?.0)
+    }
+
+    /// Replaces the value of `key` by that which `change` returns.
+    fn replace_in<T>(
+        &self,
+        transaction: &mut Transaction,
+        key: &impl EncodeAs<K>,
+        change: impl FnOnce(Option<V>) -> (Option<V>, T),
+    ) -> Result<(Option<V>, T)> {
+        key::with_bytes(key, |key| {
+            let (new, result) = change(self.read_for_update(transaction, key)?);
+            let bytes = new.as_ref().map(|new| self.encode_value(new)).transpose()?;
+            transaction.fetch_update(&self.entries, key, |_| bytes)?;
+            Ok((new, result))
         })
     }
 
@@ -178,8 +193,23 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Sets the expiry of `key` to `time`, and keeps its value. Returns `false` if the key has no
-    /// value. As [`Transaction::expire_at`].
+    /// Sets the expiry of `key` to the time when `ttl` has passed, and keeps its value. Returns
+    /// `false` if the key has no value. As [`Transaction::expire_after`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Engine`](crate::Error::Engine).
+    pub fn expire_after_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        Ok(key::with_bytes(&key, |key| transaction.expire_after(&self.entries, key, ttl))?)
+    }
+
+    /// Sets the expiry of `key` to `time` of the [store clock](sievedb::Db::store_time), and keeps
+    /// its value. Returns `false` if the key has no value. As [`Transaction::expire_at`].
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_typed::{
     CodecError, Error, IndexChanges, Indexed, Postcard, Result, Schema, TypedKeyspace,
-    sievedb::{Bytes, Db, Options},
+    sievedb::{Bytes, Db, Durability, Options, ReadOptions},
 };
 
 use crate::seed;
@@ -28,6 +28,34 @@ pub(crate) fn for_each_crash(disk: &MemoryFs, first: usize, check: impl Fn(&Arc<
     assert!(states > 30, "only {states} states");
 }
 
+type Texts = TypedKeyspace<u32, String>;
+
+#[test]
+fn writes_of_a_handle_have_its_durability() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = open(&disk);
+    let texts = |db: &Db| Texts::open(db, "texts", Schema::new("text", 1)).unwrap();
+    let left = || {
+        let crashed = Arc::new(disk.crash(disk.operations(), &Loss::Everything));
+        texts(&open(&crashed)).keys().collect::<Result<Vec<_>>>().unwrap()
+    };
+    let weak = texts(&db);
+    let durable = weak.with_durability(Durability::Disk);
+    weak.insert(1, "a".to_owned()).unwrap();
+    assert_eq!(left(), []);
+    durable.insert(2, "b".to_owned()).unwrap();
+    assert_eq!(left(), [1, 2]);
+    durable.with_read_options(ReadOptions::new()).remove(1).unwrap();
+    assert_eq!(left(), [2]);
+    let indexed = |texts: &Texts| Indexed::new(&db, texts.clone()).unwrap();
+    indexed(&weak).insert(3, "c".to_owned()).unwrap();
+    assert_eq!(left(), [2]);
+    indexed(&weak).with_durability(Durability::Disk).insert(4, "d".to_owned()).unwrap();
+    assert_eq!(left(), [2, 3, 4]);
+    indexed(&durable).remove(3).unwrap();
+    assert_eq!(left(), [2, 4]);
+}
+
 /// Appends a mark to a text. Two marks show that a value was rewritten twice.
 fn mark(_key: &[u8], value: Bytes) -> std::result::Result<Option<Vec<u8>>, CodecError> {
     use sievedb_typed::Codec as _;
@@ -38,8 +66,6 @@ fn mark(_key: &[u8], value: Bytes) -> std::result::Result<Option<Vec<u8>>, Codec
     Postcard::encode(&text, &mut bytes)?;
     Ok(Some(bytes))
 }
-
-type Texts = TypedKeyspace<u32, String>;
 
 #[test]
 fn migration_after_a_power_cut_rewrites_each_value_once() {
@@ -90,7 +116,7 @@ fn index_agrees_with_its_data_after_a_power_cut() {
     let db = open(&disk);
     let (written, by_count) = counts(&db);
     for number in 0..12 {
-        written.update(number % 3, |count| Some(count.unwrap_or(0) + 1)).unwrap();
+        written.update_fetch(number % 3, |count| Some(count.unwrap_or(0) + 1)).unwrap();
         if number % 5 == 4 {
             written.remove(number % 3).unwrap();
             db.flush().unwrap();

@@ -82,9 +82,11 @@ fn index_follows_each_write() {
     assert_eq!(by_tag.range(..2).count(), 0);
     assert_eq!(by_city.range("Graz".."H").map(|entry| entry.unwrap().1).collect::<Vec<_>>(), [9]);
 
-    let new = users.update(8, |old| old.map(|old| user(&old.city, &[5]))).unwrap();
+    let new = users.update_fetch(8, |old| old.map(|old| user(&old.city, &[5]))).unwrap();
     assert_eq!(new, Some(user("Linz", &[5])));
-    assert_eq!(users.update(80, |_| None).unwrap(), None);
+    assert_eq!(users.update_fetch(80, |_| None).unwrap(), None);
+    let old = users.fetch_update(8, |old| old.map(|old| user(&old.city, &[6]))).unwrap();
+    assert_eq!(old, Some(user("Linz", &[5])));
     check(&users, &by_city, &by_tag);
     assert_eq!(users.rebuild().unwrap(), IndexChanges::default());
 }
@@ -120,7 +122,7 @@ fn concurrent_writers_keep_index_and_data_equal() {
                                     user.tags.truncate(3);
                                     Some(user)
                                 };
-                                users.update(id, change).unwrap();
+                                users.update_fetch(id, change).unwrap();
                             }
                             _ => users.insert(id, user(city, &[tag, tag + 1])).unwrap(),
                         }
@@ -158,7 +160,7 @@ fn concurrent_updates_are_all_counted() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    counts.update(1, |count| Some(count.unwrap_or(0) + 1)).unwrap();
+                    counts.update_fetch(1, |count| Some(count.unwrap_or(0) + 1)).unwrap();
                 }
             });
         }

@@ -79,7 +79,7 @@ fn conditional_writes_change_the_index() {
     transaction(&db, TransactionOptions::new(), |transaction| {
         counts.insert_in(transaction, 1, 1)?;
         counts.merge_in(transaction, 1, 2)?;
-        assert_eq!(counts.update_in(transaction, 1, |n| n.map(|n| n * 2))?, Some(6));
+        assert_eq!(counts.update_fetch_in(transaction, 1, |n| n.map(|n| n * 2))?, Some(6));
         counts.insert_in(transaction, 2, 9)?;
         assert_eq!(counts.take_in(transaction, 2)?, Some(9));
         counts.remove_in(transaction, 3)
@@ -109,6 +109,8 @@ fn index_entries_expire_with_their_value() {
     check(&db, &counts, &by_count);
     assert!(counts.expire_at(5, SystemTime::UNIX_EPOCH + 1_000_000 * SECOND).unwrap());
     check(&db, &counts, &by_count);
+    assert!(counts.expire_after(5, 999_999 * SECOND).unwrap());
+    check(&db, &counts, &by_count);
     let snapshot = db.snapshot();
     clock.advance(2 * SECOND);
     assert_eq!(ids(), [2, 4, 5]);
@@ -130,6 +132,7 @@ fn index_entries_expire_with_their_value() {
         counts.insert_without_ttl_in(transaction, 8, 1)?;
         // Again, with the expiry that this transaction wrote.
         counts.insert_with_ttl_in(transaction, 6, 1, 2 * SECOND)?;
+        assert!(counts.expire_after_in(transaction, 8, SECOND)?);
         counts.expire_at_in(transaction, 8, SystemTime::UNIX_EPOCH)?;
         counts.persist_key_in(transaction, 8)?;
         Ok(())
@@ -156,16 +159,22 @@ fn index_follows_a_default_ttl() {
     let (counts, by_count) = open(&db, &minute.merge_operator(Arc::new(Counter)));
     counts.insert(1, 10).unwrap();
     counts.insert_without_ttl(2, 20).unwrap();
-    counts.update(3, |_| Some(30)).unwrap();
+    counts.update_fetch(3, |_| Some(30)).unwrap();
     counts.merge(4, 40).unwrap();
     check(&db, &counts, &by_count);
     clock.advance(30 * SECOND);
+    // Changes keep the expiry.
     counts.merge(4, 1).unwrap();
+    assert_eq!(counts.fetch_add(3, 1).unwrap(), 30);
+    counts.compare_and_set(1, Some(&10), Some(&11)).unwrap().unwrap();
+    counts.fetch_update(2, |_| Some(21)).unwrap();
+    assert!(counts.insert_if_absent_with_ttl(5, 50, 31 * SECOND).unwrap());
+    assert!(!counts.insert_if_absent_with_ttl(5, 51, 99 * SECOND).unwrap());
     check(&db, &counts, &by_count);
     clock.advance(30 * SECOND);
-    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(20, 2), (41, 4)]);
+    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(21, 2), (50, 5)]);
     clock.advance(7200 * SECOND);
-    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(20, 2)]);
+    assert_eq!(by_count.keys().map(|key| key.unwrap()).collect::<Vec<_>>(), [(21, 2)]);
     check(&db, &counts, &by_count);
 }
 

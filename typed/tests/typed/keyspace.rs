@@ -49,6 +49,22 @@ fn entries_are_written_and_read() {
 }
 
 #[test]
+fn a_value_that_would_not_be_read_back_is_refused() {
+    #[derive(Serialize, Deserialize, Debug)]
+    #[serde(untagged)]
+    enum Untagged {
+        Number(u32),
+    }
+
+    let (_dir, db) = store();
+    let schema = Schema::new("untagged", 1);
+    let numbers = TypedKeyspace::<u64, Untagged>::open(&db, "numbers", schema).unwrap();
+    let error = numbers.insert(7, Untagged::Number(1)).unwrap_err();
+    assert!(matches!(error, Error::Encode { .. }), "{error}");
+    assert!(!numbers.contains_key(7).unwrap());
+}
+
+#[test]
 fn asynchronous_writes_have_the_same_encodings() {
     let (_dir, db) = store();
     let users = TypedKeyspace::<u64, User>::open(&db, "users", Schema::new("user", 1)).unwrap();

@@ -50,8 +50,12 @@ fn conditional_writes_read_typed_values() {
     names.compare_and_set(8, None, None).unwrap().unwrap();
     names.compare_and_set(7, Some(&anna), Some(&bert)).unwrap().unwrap();
     let longer = |name: Option<String>| name.map(|name| name + "a");
-    assert_eq!(names.update(7, longer).unwrap(), Some(text("berta")));
-    assert_eq!(names.update(8, longer).unwrap(), None);
+    assert_eq!(names.update_fetch(7, longer).unwrap(), Some(text("berta")));
+    assert_eq!(names.update_fetch(8, longer).unwrap(), None);
+    let doubled = |name: Option<&String>| name.map(|name| name.repeat(2));
+    assert_eq!(names.fetch_update(7, doubled).unwrap(), Some(text("berta")));
+    assert_eq!(names.fetch_update(8, doubled).unwrap(), None);
+    assert_eq!(names.fetch_update(7, |_| Some(text("berta"))).unwrap(), Some(text("bertaberta")));
     assert!(!names.remove_if(7, |name| name == "anna").unwrap());
     assert!(names.remove_if(7, |name| name == "berta").unwrap());
     assert!(!names.remove_if(7, |_| true).unwrap());
@@ -92,7 +96,7 @@ fn undecodable_values_are_kept_by_conditional_writes() {
     let errors = [
         names.take(7).map(drop),
         names.remove_if(7, |_| true).map(drop),
-        names.update(7, |_| None).map(drop),
+        names.update_fetch(7, |_| None).map(drop),
         names.compare_and_set(7, None, None).map(drop),
         names.pop_first().map(drop),
         transaction(&db, TransactionOptions::new(), |transaction| {
@@ -114,7 +118,7 @@ fn concurrent_conditional_writes_lose_no_update() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    counts.update(1, |count| Some(count.unwrap_or(0) + 1)).unwrap();
+                    counts.update_fetch(1, |count| Some(count.unwrap_or(0) + 1)).unwrap();
                     counts.fetch_add(1, 1).unwrap();
                 }
             });
@@ -146,7 +150,23 @@ fn values_expire() {
     assert_eq!(names.ttl(2).unwrap(), Some(TimeToLive::Unlimited));
     assert!(names.expire_at(3, SystemTime::UNIX_EPOCH).unwrap());
     assert!(!names.expire_at(4, SystemTime::UNIX_EPOCH).unwrap());
+    assert!(names.expire_after(2, 2 * second).unwrap() && !names.expire_after(4, second).unwrap());
+    assert_eq!(names.ttl(2).unwrap(), Some(TimeToLive::Remaining(2 * second)));
+    assert!(names.persist_key(2).unwrap());
     assert_eq!(names.keys().collect::<Result<Vec<_>>>().unwrap(), [2]);
+
+    // Conditional writes keep the expiry.
+    assert!(names.insert_if_absent_with_ttl(1, text("a"), second).unwrap());
+    assert!(!names.insert_if_absent_with_ttl(1, text("b"), 2 * second).unwrap());
+    names.update_fetch(1, |name| name.map(|name| name + "a")).unwrap();
+    names.fetch_update(1, |_| Some(text("b"))).unwrap();
+    names.compare_and_set(1, Some(&text("b")), Some(&text("c"))).unwrap().unwrap();
+    transaction(&db, TransactionOptions::new(), |transaction| {
+        names.update_fetch_in(transaction, 1, |_| Some(text("d"))).map(drop)
+    })
+    .unwrap();
+    assert_eq!(names.ttl(1).unwrap(), Some(TimeToLive::Remaining(second)));
+    assert_eq!(names.take(1).unwrap(), Some(text("d")));
 
     // In a batch and in a transaction.
     let mut batch = db.batch();
@@ -158,6 +178,8 @@ fn values_expire() {
         names.insert_expiring_at_in(transaction, 8, text("h"), SystemTime::UNIX_EPOCH)?;
         assert_eq!(names.ttl_in(transaction, 7)?, Some(TimeToLive::Remaining(2 * second)));
         assert!(names.persist_key_in(transaction, 7)? && !names.persist_key_in(transaction, 8)?);
+        assert!(names.expire_after_in(transaction, 6, second)?);
+        assert_eq!(names.ttl_in(transaction, 6)?, Some(TimeToLive::Remaining(second)));
         assert!(names.expire_at_in(transaction, 6, SystemTime::UNIX_EPOCH)?);
         Ok(())
     })
@@ -206,7 +228,11 @@ fn ranges_are_removed() {
     transaction(&db, TransactionOptions::new(), |transaction| {
         keys.remove_prefix_in(transaction, ("b",))?;
         keys.insert_in(transaction, ("b", 5), ())?;
-        assert_eq!(keys.prefix_in(transaction, ("b",)).count(), 1);
+        let of_b = || keys.prefix_in(transaction, ("b",));
+        assert_eq!(of_b().keys().collect::<Result<Vec<_>>>()?, [(text("b"), 5)]);
+        assert_eq!(of_b().keys().next_back().transpose()?, Some((text("b"), 5)));
+        assert!(!of_b().is_empty()? && keys.prefix_in(transaction, ("c",)).is_empty()?);
+        assert_eq!(of_b().count(), 1);
         assert_eq!(keys.range_in(transaction, ("a\0", 1)..).count(), 2);
         let last = keys.iter_in(transaction).next_back().transpose()?;
         assert_eq!(last, Some(((text("b"), 5), ())));
@@ -233,7 +259,9 @@ fn operands_are_merged() {
         counts.merge_in(transaction, 1, 10)?;
         assert_eq!(counts.fetch_add_in(transaction, 1, 1)?, 14);
         assert_eq!(counts.get_for_update_in(transaction, 1)?, Some(15));
-        assert_eq!(counts.update_in(transaction, 1, |count| count.map(|n| n * 2))?, Some(30));
+        assert_eq!(counts.fetch_update_in(transaction, 1, |count| count.map(|n| n * 2))?, Some(15));
+        assert_eq!(counts.update_fetch_in(transaction, 1, |count| count.map(|n| n + 1))?, Some(31));
+        assert_eq!(counts.fetch_update_in(transaction, 1, |count| count.map(|n| n - 1))?, Some(31));
         assert_eq!(counts.take_in(transaction, 2)?, None);
         Ok(())
     })
