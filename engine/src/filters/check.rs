@@ -102,15 +102,8 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         let (heap, meta) = (FilterArena::heap(), owner.meta);
         let identity = owner.identity;
         let point = owner.load(FilterRole::Point, report, |found, _| {
-            Some(match found.own_file(meta) {
-                Some(id) => {
-                    let place = found.place.into();
-                    FilterState::load_file(&*found.source, &identity, id, place, &heap)
-                }
-                None => {
-                    FilterState::load(&*found.source, &identity, Some(found.place.into()), &heap)
-                }
-            })
+            let (own_file, place) = (found.own_file(meta), found.place.into());
+            Some(FilterState::load(&*found.source, &identity, own_file, place, &heap))
         });
         let prefix = owner.load(FilterRole::Prefix, report, |found, present| {
             let name = &present.prefix_filter.as_ref()?.extractor;
@@ -118,16 +111,8 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
             let extractor = extractor.present()?.clone();
             let hash_seed = extractor.hash_seed(identity.hash_seed);
             let identity = TableIdentity { hash_seed, ..identity };
-            let state = match found.own_file(meta) {
-                Some(id) => {
-                    let place = found.place.into();
-                    FilterState::load_file(&*found.source, &identity, id, place, &heap)
-                }
-                None => {
-                    FilterState::load(&*found.source, &identity, Some(found.place.into()), &heap)
-                }
-            };
-            Some(match state {
+            let (own_file, place) = (found.own_file(meta), found.place.into());
+            Some(match FilterState::load(&*found.source, &identity, own_file, place, &heap) {
                 FilterState::Resident(filter) => {
                     FilterState::Resident(PrefixFilter { filter, extractor, hash_seed })
                 }
@@ -137,13 +122,9 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         });
         let range = owner.load(FilterRole::Range, report, |found, _| {
             let bounds = (&*meta.bounds.smallest, &*meta.bounds.largest);
-            let (source, place) = (&*found.source, found.place.into());
-            Some(match found.own_file(meta) {
-                Some(id) => {
-                    FilterState::load_range_file(source, &identity, id, place, bounds, &heap)
-                }
-                None => FilterState::load_range(source, &identity, Some(place), bounds, &heap),
-            })
+            let (own_file, place) = (found.own_file(meta), found.place.into());
+            let source = &*found.source;
+            Some(FilterState::load_range(source, &identity, own_file, place, bounds, &heap))
         });
         let in_memory = owner.live.and_then(|live| {
             let filters = live.filters();
