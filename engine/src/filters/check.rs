@@ -73,6 +73,10 @@ struct Found {
 }
 
 impl<F> Checked<F> {
+    fn new(role: FilterRole, path: PathBuf, offset: u64, filter: F) -> Self {
+        Self { role, path, offset, filter, missing: 0, first: None }
+    }
+
     fn note(&mut self, key: &[u8], is_missing: bool) {
         if is_missing {
             self.missing += 1;
@@ -83,16 +87,14 @@ impl<F> Checked<F> {
     fn report(self, report: &mut VerifyReport) {
         let Some(first) = self.first else { return };
         let (role, missing) = (self.role, self.missing);
-        report.problems.push(VerifyProblem {
-            bytes: 0,
-            kind: VerifyProblemKind::FilterWrong,
-            path: self.path,
-            offset: self.offset,
-            keyspace: None,
-            keys: None,
-            message: format!("the {role} rules out {missing} of its keys, first {first}"),
-        });
+        let message = format!("the {role} rules out {missing} of its keys, first {first}");
+        let kind = VerifyProblemKind::FilterWrong;
+        report.problems.push(problem(kind, self.path, self.offset, message));
     }
+}
+
+fn problem(kind: VerifyProblemKind, path: PathBuf, offset: u64, message: String) -> VerifyProblem {
+    VerifyProblem { kind, path, offset, keyspace: None, keys: None, bytes: 0, message }
 }
 
 impl<'a, 'm> FilterChecks<'a, 'm> {
@@ -129,15 +131,7 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         let in_memory = owner.live.and_then(|live| {
             let filters = live.filters();
             let (place, _) = (filters.place?, filters.point.resident()?);
-            let (path, offset) = (owner.path(place), place.offset);
-            Some(Checked {
-                role: FilterRole::Point,
-                path,
-                offset,
-                filter: (),
-                missing: 0,
-                first: None,
-            })
+            Some(Checked::new(FilterRole::Point, owner.path(place), place.offset, ()))
         });
         Self { owner, point, in_memory, prefix, range }
     }
@@ -233,20 +227,12 @@ impl FilterOwner<'_, '_> {
             report.filters += 1;
             let offset = place.offset;
             return match state {
-                FilterState::Resident(filter) => {
-                    Some(Checked { role, path, offset, filter, missing: 0, first: None })
-                }
+                FilterState::Resident(filter) => Some(Checked::new(role, path, offset, filter)),
                 FilterState::Unusable(reason) => {
-                    let reason = with_cause(&reason);
-                    report.problems.push(VerifyProblem {
-                        bytes: 0,
-                        kind: VerifyProblemKind::FilterUnusable,
-                        path,
-                        offset,
-                        keyspace: None,
-                        keys: None,
-                        message: format!("{role} of table {}: {reason}", self.meta.id),
-                    });
+                    let (id, reason) = (self.meta.id, with_cause(&reason));
+                    let message = format!("{role} of table {id}: {reason}");
+                    let kind = VerifyProblemKind::FilterUnusable;
+                    report.problems.push(problem(kind, path, offset, message));
                     None
                 }
                 FilterState::NotResident | FilterState::None => None,
