@@ -120,7 +120,6 @@ impl OpenStore {
             let recovered =
                 if options.follow { follower::read_settled(&options, read) } else { read() }?;
             let log = options.clock.now().saturating_sub(start);
-            let early = options.has_bug(PlantedBug::DeleteOrphansEarly);
             let open_files = Arc::clone(&open_files);
             let tail = options
                 .is_refreshed()
@@ -128,7 +127,7 @@ impl OpenStore {
                 .transpose()?;
             let beginning = match options.read_only {
                 true => read_only::take_in(&options, folder, recovered, open_files),
-                false => recovery::take_over(&options, folder, recovered, open_files, early),
+                false => recovery::take_over(&options, folder, recovered, open_files),
             };
             Ok((beginning?, tail, log))
         };

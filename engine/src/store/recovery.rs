@@ -247,7 +247,6 @@ pub(crate) fn take_over(
     folder: &Path,
     recovered: Recovered,
     open_files: Arc<OpenFiles>,
-    delete_orphans_early: bool,
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
     let Recovered { next_file_id, names, segments, batches, is_durable, aborted, .. } = recovered;
@@ -312,7 +311,7 @@ pub(crate) fn take_over(
     applied.inspect_err(|_| unlink_rewritten())?;
 
     let manifest_id = manifest.file_id;
-    if delete_orphans_early {
+    if options.has_bug(PlantedBug::DeleteOrphansEarly) {
         unlink_orphans(&tables, &names, &state, manifest_id)?;
     }
     let (trees, filters) = opened.into_trees(options, &tables, last_sequence);
