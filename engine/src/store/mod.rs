@@ -10,7 +10,8 @@
 //! | operation                              | content                                       |
 //! |----------------------------------------|-----------------------------------------------|
 //! | [`open_store`], [`threads`]            | opens and closes a store                      |
-//! | [`recovery`], [`log_state`], [`replayed_memtables`] | recover a store from manifest and log |
+//! | [`recovery`], [`log_state`], [`replayed_memtables`] | read manifest and log          |
+//! | [`take_over`]                          | opens a recovered store, makes it durable     |
 //! | [`read_only`]                          | recovers a read-only store                    |
 //! | [`follower`]                           | follows a store that another process writes   |
 //! | [`open_tables`]                        | opens the tables of a store on several threads |
@@ -73,6 +74,7 @@ mod stats_file;
 mod store_thread;
 mod stream_slots;
 mod table_output;
+mod take_over;
 mod threads;
 pub(crate) mod verify;
 mod verify_blobs;
