@@ -22,7 +22,7 @@
 //! | `reencrypt`                            | rewrites files of old root keys               |
 //! | [`retained_logs`]                      | log segments kept for the change stream       |
 //! | [`history`]                            | where the history of a keyspace begins        |
-//! | [`flush`], [`compact`], [`skipped`]    | background work                               |
+//! | [`flush`], [`choose`], [`compact`], [`skipped`] | background work                      |
 //! | [`logged_values`], [`logged_file`]     | long values, written once beside the log      |
 //! | [`ingest`]                             | bulk load: tables written beside the history  |
 //! | [`ingest_threads`]                     | divides threads among bulk loads              |
@@ -37,6 +37,7 @@
 mod change_log;
 mod change_options;
 pub(crate) mod checkpoint;
+mod choose;
 mod compact;
 mod entry_batch;
 mod filter_host;
