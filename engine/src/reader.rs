@@ -68,6 +68,10 @@ impl<'h> Reader<'h> {
         store.versions.snapshots().older_view(self.tree.id, at)
     }
 
+    fn older_read_view(self, store: &Store, present: &KeptView) -> Option<ReadView> {
+        self.older_view(store, present).map(|older| ReadView::new(self.tree.id, older))
+    }
+
     #[inline(always)]
     fn may_need_older_view(self, present: &KeptView) -> bool {
         self.snapshot.is_some_and(|at| at.sequence < present.snapshots_from)
@@ -105,8 +109,7 @@ impl<'h> Reader<'h> {
         lookup: Lookup<'_>,
         observer: &mut impl Observer<V>,
     ) -> Result<Option<V>> {
-        let older = self.older_view(store, present);
-        let older = older.map(|older| ReadView::new(self.tree.id, older));
+        let older = self.older_read_view(store, present);
         let view = older.as_ref().unwrap_or(present);
         lookup.find(view, store.tables.counters.local(), observer)
     }
@@ -137,11 +140,8 @@ impl<'h> Reader<'h> {
         let at = self.at(store)?.with_clock(|| store.versions.clock().now_ms());
         let lookup = self.lookup(key, key_hash(key, store.hash_seed), at);
         let (mut observer, counters) = (ExpiryObserver::default(), store.tables.counters.local());
-        let found = if let Some(before) = self.older_view(store, &view) {
-            lookup.find(&ReadView::new(self.tree.id, before), counters, &mut observer)?
-        } else {
-            lookup.find(&view, counters, &mut observer)?
-        };
+        let older = self.older_read_view(store, &view);
+        let found = lookup.find(older.as_ref().unwrap_or(&view), counters, &mut observer)?;
         Ok(found.map(|((), expiry_ms)| TimeToLive::at(at.clock_ms(), expiry_ms)))
     }
 
@@ -151,11 +151,8 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let Ok(at) = self.at(store) else { return false };
         let lookup = self.lookup(key, key_hash(key, store.hash_seed), at);
-        if let Some(before) = self.older_view(store, &view) {
-            let view = ReadView::new(self.tree.id, before);
-            return lookup.may_contain(&view, store.tables.counters.local());
-        }
-        lookup.may_contain(&view, store.tables.counters.local())
+        let older = self.older_read_view(store, &view);
+        lookup.may_contain(older.as_ref().unwrap_or(&view), store.tables.counters.local())
     }
 
     pub(crate) fn explain(self, key: &[u8]) -> Result<Explanation> {
@@ -163,11 +160,8 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let hash = key_hash(key, store.hash_seed);
         let lookup = self.lookup(key, hash, self.at(store)?);
-        if let Some(before) = self.older_view(store, &view) {
-            let view = ReadView::new(self.tree.id, before);
-            return lookup.explain(&self.tree.name(), &view);
-        }
-        lookup.explain(&self.tree.name(), &view)
+        let older = self.older_read_view(store, &view);
+        lookup.explain(&self.tree.name(), older.as_ref().unwrap_or(&view))
     }
 
     /// Returns `result` of the lookup of each of `keys`.

@@ -117,6 +117,8 @@ pub mod many;
 mod memory;
 pub mod page_vec;
 pub mod params;
+#[doc(hidden)]
+pub mod prefetch;
 pub mod range_filter;
 pub mod ribbon;
 pub mod saved;

@@ -24,7 +24,6 @@ pub mod expiry;
 pub mod file_header;
 pub mod internal_key;
 pub mod packed_keys;
-pub mod prefetch;
 pub mod range_tombstone;
 pub mod table_bounds;
 

@@ -11,12 +11,12 @@
 
 use std::{io, sync::Arc};
 
-use sievedb_filter::{Expected, FilterArena, RangeFilter, TableFilter, filter_block};
+use sievedb_filter::{Expected, RangeFilter, TableFilter, filter_block};
 use sievedb_format::{Annotation, FileHeader, FileKind, file_header::HEADER_BYTES};
 
 use crate::{
     describe::describe_filter,
-    filter_state::{FilterHandle, FilterState, FilterUnusable, stored_checksum},
+    filter_state::{FilterHandle, FilterUnusable, stored_checksum},
     metadata::TableIdentity,
     source::{TableSink, TableSource},
 };
@@ -74,43 +74,6 @@ fn write_block(
     Ok(FilterHandle { offset: HEADER_BYTES as u64, bytes, checksum })
 }
 
-impl FilterState {
-    /// Loads the filter at `handle` of `source`, the filter file `file_id` of the table `identity`,
-    /// into `arena`. Returns [`Unusable`](Self::Unusable) instead of an error.
-    #[must_use]
-    pub fn load_file(
-        source: &dyn TableSource,
-        identity: &TableIdentity,
-        file_id: u64,
-        handle: FilterHandle,
-        arena: &FilterArena,
-    ) -> Self {
-        match check_header(source, identity.store_id, file_id) {
-            Ok(()) => Self::load(source, identity, Some(handle), arena),
-            Err(reason) => Self::Unusable(reason),
-        }
-    }
-}
-
-impl FilterState<RangeFilter> {
-    /// Loads a range filter from the filter file `file_id`. Otherwise as
-    /// [`load_range`](Self::load_range).
-    #[must_use]
-    pub fn load_range_file(
-        source: &dyn TableSource,
-        identity: &TableIdentity,
-        file_id: u64,
-        handle: FilterHandle,
-        bounds: (&[u8], &[u8]),
-        arena: &FilterArena,
-    ) -> Self {
-        match check_header(source, identity.store_id, file_id) {
-            Ok(()) => Self::load_range(source, identity, Some(handle), bounds, arena),
-            Err(reason) => Self::Unusable(reason),
-        }
-    }
-}
-
 pub(crate) fn check_header(
     source: &dyn TableSource,
     store_id: u128,
@@ -140,9 +103,10 @@ pub fn describe_filter_file(source: &Arc<dyn TableSource>) -> Annotation {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use sievedb_filter::{FilterKind, key_hash, range_filter::PointCollector};
+    use sievedb_filter::{FilterArena, FilterKind, key_hash, range_filter::PointCollector};
 
     use super::*;
+    use crate::filter_state::FilterState;
 
     const IDENTITY: TableIdentity =
         TableIdentity { store_id: 1 << 64, file_id: 2, salt: 3, hash_seed: 4 };
@@ -162,13 +126,8 @@ mod tests {
     fn a_filter_file_round_trips() {
         for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
             let (bytes, handle) = file(kind);
-            let state = FilterState::load_file(
-                &Bytes::from(bytes),
-                &IDENTITY,
-                9,
-                handle,
-                &FilterArena::heap(),
-            );
+            let (source, heap) = (Bytes::from(bytes), FilterArena::heap());
+            let state = FilterState::load(&source, &IDENTITY, Some(9), handle, &heap);
             let filter = state.resident().unwrap_or_else(|| panic!("{kind:?}: {state:?}"));
             assert_eq!((filter.kind(), filter.key_count()), (kind, 500));
             let holds = |key: u32| filter.may_contain_hash(key_hash(&key.to_be_bytes(), 4));
@@ -187,15 +146,8 @@ mod tests {
         let mut good = Vec::new();
         let handle = write_range_filter_file(&mut good, &IDENTITY, 9, &filter).unwrap();
         let load = |bytes: Vec<u8>, file_id| {
-            let heap = FilterArena::heap();
-            FilterState::load_range_file(
-                &Bytes::from(bytes),
-                &IDENTITY,
-                file_id,
-                handle,
-                bounds,
-                &heap,
-            )
+            let (source, heap) = (Bytes::from(bytes), FilterArena::heap());
+            FilterState::load_range(&source, &IDENTITY, Some(file_id), handle, bounds, &heap)
         };
         let state = load(good.clone(), 9);
         assert_eq!(state.resident().map(RangeFilter::key_count), Some(500));
@@ -213,10 +165,10 @@ mod tests {
         let (keys, of_keys) = file(FilterKind::Ribbon);
         let heap = FilterArena::heap();
         let keys = Bytes::from(keys);
-        let state = FilterState::load_range_file(&keys, &IDENTITY, 9, of_keys, bounds, &heap);
+        let state = FilterState::load_range(&keys, &IDENTITY, Some(9), of_keys, bounds, &heap);
         assert!(matches!(state, FilterState::Unusable(_)));
         let ranges = Bytes::from(good);
-        let state = FilterState::load_file(&ranges, &IDENTITY, 9, handle, &heap);
+        let state = FilterState::load(&ranges, &IDENTITY, Some(9), handle, &heap);
         assert!(matches!(state, FilterState::Unusable(_)));
     }
 
@@ -224,7 +176,8 @@ mod tests {
     fn flipped_bits_and_truncation_are_detected() {
         let (good, handle) = file(FilterKind::Ribbon);
         let load = |bytes: Vec<u8>| {
-            FilterState::load_file(&Bytes::from(bytes), &IDENTITY, 9, handle, &FilterArena::heap())
+            let (source, heap) = (Bytes::from(bytes), FilterArena::heap());
+            FilterState::load(&source, &IDENTITY, Some(9), handle, &heap)
         };
         for at in 0..good.len() {
             let mut bytes = good.clone();
@@ -245,9 +198,8 @@ mod tests {
             ("store", 9, TableIdentity { store_id: 0, ..IDENTITY }),
         ];
         for (name, file_id, identity) in cases {
-            let bytes = Bytes::from(good.clone());
-            let state =
-                FilterState::load_file(&bytes, &identity, file_id, handle, &FilterArena::heap());
+            let (source, heap) = (Bytes::from(good.clone()), FilterArena::heap());
+            let state = FilterState::load(&source, &identity, Some(file_id), handle, &heap);
             assert!(matches!(state, FilterState::Unusable(_)), "{name}");
         }
     }

@@ -2,10 +2,13 @@
 
 use std::{error, fmt, io, ops::Bound};
 
-use sievedb_filter::{DecodeError, FilterArena, RangeFilter, TableFilter};
+use sievedb_filter::{DecodeError, FilterArena, RangeFilter, TableFilter, filter_block::Trailer};
 use sievedb_format::Corruption;
 
-use crate::{block::common_prefix, metadata::TableIdentity, source::TableSource, stored_filter};
+use crate::{
+    block::common_prefix, filter_file::check_header, metadata::TableIdentity, source::TableSource,
+    stored_filter,
+};
 
 /// Location of a filter block in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +37,8 @@ pub enum FilterState<F = TableFilter> {
 }
 
 impl<F> FilterState<F> {
-    fn from_load(filter: Option<Result<F, FilterUnusable>>) -> Self {
-        match filter {
-            Some(Ok(filter)) => Self::Resident(filter),
-            Some(Err(reason)) => Self::Unusable(reason),
-            None => Self::None,
-        }
+    fn from_load(filter: Result<F, FilterUnusable>) -> Self {
+        filter.map_or_else(Self::Unusable, Self::Resident)
     }
 
     /// Returns the filter, if it is resident.
@@ -54,17 +53,21 @@ impl<F> FilterState<F> {
 }
 
 impl FilterState {
-    /// Loads the filter at `handle` of `source`, the file of the table `identity`, into `arena`.
-    /// Returns [`Unusable`](Self::Unusable) instead of an error, because lookups work without a
-    /// filter.
+    /// Loads the filter at `handle` of `source`, for the table `identity`, into `arena`. `source` is
+    /// the filter file `own_file`, or the table's file for `None`. Returns
+    /// [`Unusable`](Self::Unusable) instead of an error, because lookups work without a filter.
     #[must_use]
     pub fn load(
         source: &dyn TableSource,
         identity: &TableIdentity,
-        handle: Option<FilterHandle>,
+        own_file: Option<u64>,
+        handle: FilterHandle,
         arena: &FilterArena,
     ) -> Self {
-        Self::from_load(handle.map(|handle| load(source, identity, handle, arena)))
+        let trailer = read_trailer(source, identity, own_file, handle);
+        Self::from_load(trailer.and_then(|trailer| {
+            stored_filter::load(source, handle, &trailer, f64::INFINITY, arena)
+        }))
     }
 
     /// Returns `false` only if the table holds no version of a user key with this hash. Does not
@@ -83,8 +86,8 @@ impl FilterState {
 }
 
 impl FilterState<RangeFilter> {
-    /// Loads the range filter at `handle` of `source`, the file of the table with this identity and
-    /// bounds, into `arena`. Otherwise as [`load`](FilterState::load).
+    /// Loads the range filter at `handle` of `source`, for the table with this identity and bounds,
+    /// into `arena`. Otherwise as [`load`](FilterState::load).
     ///
     /// Refuses a filter that omits a longer key prefix than the bounds share, because such a filter
     /// belongs to another table.
@@ -92,11 +95,21 @@ impl FilterState<RangeFilter> {
     pub fn load_range(
         source: &dyn TableSource,
         identity: &TableIdentity,
-        handle: Option<FilterHandle>,
-        bounds: (&[u8], &[u8]),
+        own_file: Option<u64>,
+        handle: FilterHandle,
+        (smallest, largest): (&[u8], &[u8]),
         arena: &FilterArena,
     ) -> Self {
-        Self::from_load(handle.map(|handle| load_range(source, identity, handle, bounds, arena)))
+        let trailer = read_trailer(source, identity, own_file, handle);
+        Self::from_load(trailer.and_then(|trailer| {
+            let filter = stored_filter::load_range(source, handle, &trailer, arena)?;
+            let value = filter.prefix_bytes();
+            if value > common_prefix(smallest, largest) as u64 {
+                let what = "prefix_bytes of the range filter";
+                return Err(FilterUnusable::Refused(DecodeError::OutOfRange { what, value }));
+            }
+            Ok(filter)
+        }))
     }
 
     /// Returns `false` only if the table holds no version of a user key from `lower` to `upper`.
@@ -167,31 +180,16 @@ impl error::Error for FilterUnusable {
     }
 }
 
-fn load(
+fn read_trailer(
     source: &dyn TableSource,
     identity: &TableIdentity,
+    own_file: Option<u64>,
     handle: FilterHandle,
-    arena: &FilterArena,
-) -> Result<TableFilter, FilterUnusable> {
-    let trailer = stored_filter::read_trailer(source, identity, handle)?;
-    stored_filter::load(source, handle, &trailer, f64::INFINITY, arena)
-}
-
-fn load_range(
-    source: &dyn TableSource,
-    identity: &TableIdentity,
-    handle: FilterHandle,
-    (smallest, largest): (&[u8], &[u8]),
-    arena: &FilterArena,
-) -> Result<RangeFilter, FilterUnusable> {
-    let trailer = stored_filter::read_trailer(source, identity, handle)?;
-    let filter = stored_filter::load_range(source, handle, &trailer, arena)?;
-    let value = filter.prefix_bytes();
-    if value > common_prefix(smallest, largest) as u64 {
-        let what = "prefix_bytes of the range filter";
-        return Err(FilterUnusable::Refused(DecodeError::OutOfRange { what, value }));
+) -> Result<Trailer, FilterUnusable> {
+    if let Some(file_id) = own_file {
+        check_header(source, identity.store_id, file_id)?;
     }
-    Ok(filter)
+    stored_filter::read_trailer(source, identity, handle)
 }
 
 impl FilterHandle {

@@ -22,7 +22,7 @@ use crate::{
     model::Model,
     recorder::Recorder,
     rng::{Rng, mix},
-    settings::from_env,
+    settings::{from_env, report},
     workload::Workload,
 };
 
@@ -235,4 +235,30 @@ pub fn on_two_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sy
     });
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Reports the results of a sweep: its cases, what they count, and the violations. Returns the sum
+/// of the counts.
+///
+/// # Panics
+///
+/// If there is a violation. The message has the first `SIEVE_SHOWN` of them, by default 10.
+#[must_use]
+pub fn verdict<C: Into<usize>, E: fmt::Display>(
+    sweep: &str,
+    counted: &str,
+    results: Vec<Result<C, E>>,
+) -> usize {
+    let (cases, mut sum, mut wrong) = (results.len(), 0, Vec::new());
+    for result in results {
+        match result {
+            Ok(count) => sum += count.into(),
+            Err(violation) => wrong.push(violation.to_string()),
+        }
+    }
+    let violations = wrong.len();
+    report(&format!("{sweep}: {cases} cases, {sum} {counted}, {violations} violations"));
+    wrong.truncate(from_env("SIEVE_SHOWN", 10));
+    assert!(violations == 0, "{violations} violations, first ones:\n{}", wrong.join("\n\n"));
+    sum
 }

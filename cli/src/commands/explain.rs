@@ -4,11 +4,8 @@ use std::io::Write;
 
 use sievedb::explain::ExplainedAnswer;
 
-use super::{Access, KeyspaceArgs};
-use crate::{
-    error::{Error, Result},
-    text::Notation,
-};
+use super::{Access, KeyArgs};
+use crate::error::{Error, Result};
 
 /// Prints the steps of a lookup: memtables, candidate tables, filter results, block reads, answer.
 ///
@@ -17,17 +14,12 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
-    #[command(flatten)]
-    notation: Notation,
-    /// Key to look up.
-    key: String,
+    key: KeyArgs,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
+        let (_db, keyspace, key) = self.key.open(Access::Beside)?;
         let explanation = keyspace.explain(key)?;
         let written = writeln!(out, "{explanation}");
         match explanation.answer {

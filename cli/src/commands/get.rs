@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use super::{Access, KeyspaceArgs};
+use super::{Access, KeyArgs};
 use crate::{
     error::{Error, Result},
-    text::Notation,
     time::Point,
 };
 
@@ -15,11 +14,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
-    #[command(flatten)]
-    notation: Notation,
-    /// Key to look up.
-    key: String,
+    key: KeyArgs,
     /// Point in time: a sequence number, or `@` and a Unix time in seconds. Requires a keyspace
     /// with a history.
     #[arg(long, value_name = "POINT")]
@@ -31,8 +26,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
+        let (_db, keyspace, key) = self.key.open(Access::Beside)?;
         let value = match self.at {
             Some(Point(point)) => keyspace.snapshot_at(point)?.get(key)?,
             None => keyspace.get(key)?,
@@ -41,7 +35,7 @@ impl Args {
         if self.raw {
             out.write_all(&value)?;
         } else {
-            writeln!(out, "{}", self.notation.write(&value))?;
+            writeln!(out, "{}", self.key.notation.write(&value))?;
         }
         Ok(())
     }

@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use super::{Access, KeyspaceArgs};
+use super::{Access, KeyArgs};
 use crate::{
     error::{Error, Result},
-    text::Notation,
     time::unix_seconds,
 };
 
@@ -17,19 +16,14 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
-    #[command(flatten)]
-    notation: Notation,
-    /// Key to look up.
-    key: String,
+    key: KeyArgs,
 }
 
 const NONE: &str = "-";
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
+        let (_db, keyspace, key) = self.key.open(Access::Beside)?;
         let mut versions = keyspace.history(key)?.peekable();
         versions.peek().ok_or(Error::KeyNotFound)?;
         for version in versions {
@@ -39,7 +33,7 @@ impl Args {
             let written = or_none(version.written_at.map(unix_seconds));
             write!(out, "{sequence}\t{written}")?;
             match version.value {
-                Some(value) => writeln!(out, "\t{}", self.notation.write(&value))?,
+                Some(value) => writeln!(out, "\t{}", self.key.notation.write(&value))?,
                 None => writeln!(out)?,
             }
         }

@@ -2,8 +2,8 @@
 
 use sievedb::Durability;
 
-use super::{Access, KeyspaceArgs, with_room};
-use crate::{error::Result, text::Notation};
+use super::{Access, KeyArgs, with_room};
+use crate::error::Result;
 
 /// Adds a merge operand to the value of a key, durably, by the merge operator of the keyspace.
 ///
@@ -12,20 +12,15 @@ use crate::{error::Result, text::Notation};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
-    #[command(flatten)]
-    notation: Notation,
-    /// Key to change.
-    key: String,
+    key: KeyArgs,
     /// Operand to add.
     operand: String,
 }
 
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
-        let key = self.notation.read(&self.key)?;
-        let operand = self.notation.read(&self.operand)?;
-        let (db, keyspace) = self.keyspace.open(Access::Write)?;
+        let operand = self.key.notation.read(&self.operand)?;
+        let (db, keyspace, key) = self.key.open(Access::Write)?;
         with_room(&db, || keyspace.merge(&key, &operand))?;
         Ok(db.persist(Durability::Disk)?)
     }

@@ -40,7 +40,7 @@ use sievedb_migrate::store::with_room;
 
 use crate::{
     error::{Error, Result},
-    text::read_name,
+    text::{Notation, read_name},
 };
 
 /// Name of a file that every store has.
@@ -82,6 +82,26 @@ impl KeyspaceArgs {
         let db = open_store(&self.store, access)?;
         let keyspace = find_keyspace(&self.store, &db, &self.keyspace, creates)?;
         Ok((db, keyspace))
+    }
+}
+
+/// A key that a command reads or writes, with its store and keyspace.
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeyArgs {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    notation: Notation,
+    /// Key of the entry.
+    key: String,
+}
+
+impl KeyArgs {
+    /// Opens the keyspace, which must exist. Also returns the key.
+    fn open(&self, access: Access) -> Result<(Db, Keyspace, Vec<u8>)> {
+        let key = self.notation.read(&self.key)?;
+        let (db, keyspace) = self.keyspace.open(access)?;
+        Ok((db, keyspace, key))
     }
 }
 

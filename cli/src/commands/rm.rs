@@ -2,19 +2,15 @@
 
 use sievedb::Durability;
 
-use super::{Access, KeyspaceArgs};
-use crate::{error::Result, text::Notation};
+use super::{Access, KeyArgs};
+use crate::error::Result;
 
 /// Removes a key, or a range of keys at the cost of one write, durably. Succeeds if a key is
 /// absent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
-    #[command(flatten)]
-    notation: Notation,
-    /// Key to remove.
-    key: String,
+    key: KeyArgs,
     /// Removes all keys from KEY up to this one, exclusive.
     #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
     to: Option<String>,
@@ -25,9 +21,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
-        let key = self.notation.read(&self.key)?;
-        let end = self.to.as_ref().map(|end| self.notation.read(end)).transpose()?;
-        let (db, keyspace) = self.keyspace.open(Access::Write)?;
+        let end = self.to.as_ref().map(|end| self.key.notation.read(end)).transpose()?;
+        let (db, keyspace, key) = self.key.open(Access::Write)?;
         match end {
             Some(end) => keyspace.remove_range(key..end)?,
             None if self.prefix => keyspace.remove_prefix(key)?,

@@ -4,10 +4,9 @@ use std::io::Write;
 
 use sievedb::TimeToLive;
 
-use super::{Access, KeyspaceArgs};
+use super::{Access, KeyArgs};
 use crate::{
     error::{Error, Result},
-    text::Notation,
     time::NONE,
 };
 
@@ -17,17 +16,12 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
-    #[command(flatten)]
-    notation: Notation,
-    /// Key to look up.
-    key: String,
+    key: KeyArgs,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
+        let (_db, keyspace, key) = self.key.open(Access::Beside)?;
         match keyspace.ttl(key)?.ok_or(Error::KeyNotFound)? {
             TimeToLive::Unlimited => writeln!(out, "{NONE}")?,
             TimeToLive::Remaining(left) => writeln!(out, "{:.3}", left.as_secs_f64())?,

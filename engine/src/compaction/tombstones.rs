@@ -75,29 +75,15 @@ impl<'a> Picker<'a> {
         if self.covered.is_empty() {
             return None;
         }
-        let last = self.levels.last();
-        let deeper = (1..=last).flat_map(|level| {
-            self.levels.run(level).iter().map(move |&table| (level, vec![table]))
-        });
-        let groups = self.levels.level0_groups().into_iter().map(|group| (0, group));
-        let covering = |table: &&TableMeta| self.is_droppable(table);
-        let mut due: Vec<(f64, u8, Run<'a>)> = groups
-            .chain(deeper)
-            .filter_map(|(level, tables)| {
-                let covered = tables.iter().filter(|table| covering(table));
-                let covered = covered.filter_map(|table| self.covered.get(&table.id)).sum::<u64>();
-                if covered == 0 {
-                    return None;
-                }
-                let rewritten = self.with_overlap_below(level, &tables, |table| table.bytes);
-                let is_due = rewritten <= covered.saturating_mul(REWRITE_OF_COVERED_MAX);
-                is_due.then(|| (covered as f64 / rewritten as f64, level, tables))
-            })
-            .collect();
-        due.sort_by(|(left, ..), (right, ..)| right.total_cmp(left));
-        due.into_iter().find_map(|(_, level, tables)| match level {
-            0 => self.move_level0_down(Reason::Tombstones, tables),
-            _ => self.move_down(Reason::Tombstones, level, tables),
+        self.pick_highest(Reason::Tombstones, |level, tables| {
+            let droppable = tables.iter().filter(|table| self.is_droppable(table));
+            let covered = droppable.filter_map(|table| self.covered.get(&table.id)).sum::<u64>();
+            if covered == 0 {
+                return None;
+            }
+            let rewritten = self.with_overlap_below(level, tables, |table| table.bytes);
+            let is_due = rewritten <= covered.saturating_mul(REWRITE_OF_COVERED_MAX);
+            is_due.then(|| covered as f64 / rewritten as f64)
         })
     }
 
@@ -108,27 +94,36 @@ impl<'a> Picker<'a> {
             return None;
         }
         let last = self.levels.last();
-        let deeper = (1..=last).flat_map(|level| {
+        self.pick_highest(Reason::SkippedTombstones, |level, tables| {
+            let skipped = self.skipped_in(tables);
+            // Most tables have none, and the search for the overlap is the longest part.
+            if skipped == 0 || level == last && !tables.iter().all(|t| self.is_droppable(t)) {
+                return None;
+            }
+            let entries = self.with_overlap_below(level, tables, |table| table.entries);
+            is_paid(skipped, entries).then(|| skipped as f64 / entries as f64)
+        })
+    }
+
+    /// Moves the tables with the highest score that can move: groups of level 0, or single tables
+    /// below. Those without a score stay.
+    fn pick_highest(
+        &self,
+        reason: Reason,
+        score: impl Fn(u8, &Run<'a>) -> Option<f64>,
+    ) -> Option<Compaction> {
+        let groups = self.levels.level0_groups().into_iter().map(|group| (0, group));
+        let deeper = (1..=self.levels.last()).flat_map(|level| {
             self.levels.run(level).iter().map(move |&table| (level, vec![table]))
         });
-        let groups = self.levels.level0_groups().into_iter().map(|group| (0, group));
         let mut due: Vec<(f64, u8, Run<'a>)> = groups
             .chain(deeper)
-            .filter(|(level, tables)| *level < last || tables.iter().all(|t| self.is_droppable(t)))
-            .filter_map(|(level, tables)| {
-                let skipped = self.skipped_in(&tables);
-                // Most tables have none, and the search for the overlap is the longest part.
-                if skipped == 0 {
-                    return None;
-                }
-                let entries = self.with_overlap_below(level, &tables, |table| table.entries);
-                is_paid(skipped, entries).then(|| (skipped as f64 / entries as f64, level, tables))
-            })
+            .filter_map(|(level, tables)| Some((score(level, &tables)?, level, tables)))
             .collect();
         due.sort_by(|(left, ..), (right, ..)| right.total_cmp(left));
         due.into_iter().find_map(|(_, level, tables)| match level {
-            0 => self.move_level0_down(Reason::SkippedTombstones, tables),
-            _ => self.move_down(Reason::SkippedTombstones, level, tables),
+            0 => self.move_level0_down(reason, tables),
+            _ => self.move_down(reason, level, tables),
         })
     }
 

@@ -73,6 +73,10 @@ struct Found {
 }
 
 impl<F> Checked<F> {
+    fn new(role: FilterRole, path: PathBuf, offset: u64, filter: F) -> Self {
+        Self { role, path, offset, filter, missing: 0, first: None }
+    }
+
     fn note(&mut self, key: &[u8], is_missing: bool) {
         if is_missing {
             self.missing += 1;
@@ -83,16 +87,14 @@ impl<F> Checked<F> {
     fn report(self, report: &mut VerifyReport) {
         let Some(first) = self.first else { return };
         let (role, missing) = (self.role, self.missing);
-        report.problems.push(VerifyProblem {
-            bytes: 0,
-            kind: VerifyProblemKind::FilterWrong,
-            path: self.path,
-            offset: self.offset,
-            keyspace: None,
-            keys: None,
-            message: format!("the {role} rules out {missing} of its keys, first {first}"),
-        });
+        let message = format!("the {role} rules out {missing} of its keys, first {first}");
+        let kind = VerifyProblemKind::FilterWrong;
+        report.problems.push(problem(kind, self.path, self.offset, message));
     }
+}
+
+fn problem(kind: VerifyProblemKind, path: PathBuf, offset: u64, message: String) -> VerifyProblem {
+    VerifyProblem { kind, path, offset, keyspace: None, keys: None, bytes: 0, message }
 }
 
 impl<'a, 'm> FilterChecks<'a, 'm> {
@@ -102,15 +104,8 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         let (heap, meta) = (FilterArena::heap(), owner.meta);
         let identity = owner.identity;
         let point = owner.load(FilterRole::Point, report, |found, _| {
-            Some(match found.own_file(meta) {
-                Some(id) => {
-                    let place = found.place.into();
-                    FilterState::load_file(&*found.source, &identity, id, place, &heap)
-                }
-                None => {
-                    FilterState::load(&*found.source, &identity, Some(found.place.into()), &heap)
-                }
-            })
+            let (own_file, place) = (found.own_file(meta), found.place.into());
+            Some(FilterState::load(&*found.source, &identity, own_file, place, &heap))
         });
         let prefix = owner.load(FilterRole::Prefix, report, |found, present| {
             let name = &present.prefix_filter.as_ref()?.extractor;
@@ -118,16 +113,8 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
             let extractor = extractor.present()?.clone();
             let hash_seed = extractor.hash_seed(identity.hash_seed);
             let identity = TableIdentity { hash_seed, ..identity };
-            let state = match found.own_file(meta) {
-                Some(id) => {
-                    let place = found.place.into();
-                    FilterState::load_file(&*found.source, &identity, id, place, &heap)
-                }
-                None => {
-                    FilterState::load(&*found.source, &identity, Some(found.place.into()), &heap)
-                }
-            };
-            Some(match state {
+            let (own_file, place) = (found.own_file(meta), found.place.into());
+            Some(match FilterState::load(&*found.source, &identity, own_file, place, &heap) {
                 FilterState::Resident(filter) => {
                     FilterState::Resident(PrefixFilter { filter, extractor, hash_seed })
                 }
@@ -137,26 +124,14 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         });
         let range = owner.load(FilterRole::Range, report, |found, _| {
             let bounds = (&*meta.bounds.smallest, &*meta.bounds.largest);
-            let (source, place) = (&*found.source, found.place.into());
-            Some(match found.own_file(meta) {
-                Some(id) => {
-                    FilterState::load_range_file(source, &identity, id, place, bounds, &heap)
-                }
-                None => FilterState::load_range(source, &identity, Some(place), bounds, &heap),
-            })
+            let (own_file, place) = (found.own_file(meta), found.place.into());
+            let source = &*found.source;
+            Some(FilterState::load_range(source, &identity, own_file, place, bounds, &heap))
         });
         let in_memory = owner.live.and_then(|live| {
             let filters = live.filters();
             let (place, _) = (filters.place?, filters.point.resident()?);
-            let (path, offset) = (owner.path(place), place.offset);
-            Some(Checked {
-                role: FilterRole::Point,
-                path,
-                offset,
-                filter: (),
-                missing: 0,
-                first: None,
-            })
+            Some(Checked::new(FilterRole::Point, owner.path(place), place.offset, ()))
         });
         Self { owner, point, in_memory, prefix, range }
     }
@@ -252,20 +227,12 @@ impl FilterOwner<'_, '_> {
             report.filters += 1;
             let offset = place.offset;
             return match state {
-                FilterState::Resident(filter) => {
-                    Some(Checked { role, path, offset, filter, missing: 0, first: None })
-                }
+                FilterState::Resident(filter) => Some(Checked::new(role, path, offset, filter)),
                 FilterState::Unusable(reason) => {
-                    let reason = with_cause(&reason);
-                    report.problems.push(VerifyProblem {
-                        bytes: 0,
-                        kind: VerifyProblemKind::FilterUnusable,
-                        path,
-                        offset,
-                        keyspace: None,
-                        keys: None,
-                        message: format!("{role} of table {}: {reason}", self.meta.id),
-                    });
+                    let (id, reason) = (self.meta.id, with_cause(&reason));
+                    let message = format!("{role} of table {id}: {reason}");
+                    let kind = VerifyProblemKind::FilterUnusable;
+                    report.problems.push(problem(kind, path, offset, message));
                     None
                 }
                 FilterState::NotResident | FilterState::None => None,

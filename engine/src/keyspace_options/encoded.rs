@@ -32,13 +32,9 @@
 //! may allow more. An unknown optional field is skipped, and lost when the options are changed. An
 //! unknown kind of filter means the default kind.
 
-use std::sync::Arc;
-
 use sievedb_filter::hash::HASH_VERSION;
 use sievedb_format::Corruption;
-use sievedb_sstable::{
-    BLOCK_BYTES, FILTER_BITS_PER_KEY, PrefixFunction, RANGE_FILTER_BITS_PER_KEY,
-};
+use sievedb_sstable::{BLOCK_BYTES, FILTER_BITS_PER_KEY, RANGE_FILTER_BITS_PER_KEY};
 
 use super::{
     BASE_LEVEL_BYTES_MIN, BLOB_DEPTH, BLOB_GARBAGE_RATIO, BLOB_VALUE_BYTES, Compression,
@@ -126,18 +122,15 @@ impl KeyspaceOptions {
         out
     }
 
-    /// Decodes stored options. A prefix extractor may need one of `functions`. A merge operator of
-    /// the application is missing: see [`with_operators`](Self::with_operators). So is a compaction
-    /// filter: see [`with_filters`](Self::with_filters).
+    /// Decodes stored options. Functions of the application are missing: see
+    /// [`with_functions`](Self::with_functions), [`with_operators`](Self::with_operators) and
+    /// [`with_filters`](Self::with_filters).
     ///
     /// # Errors
     ///
     /// [`Corruption`] if the bytes break the table above, [`Corruption::Unsupported`] for an
     /// unknown required field or compression.
-    pub(crate) fn decode(
-        bytes: &[u8],
-        functions: &[Arc<dyn PrefixFunction>],
-    ) -> Result<Self, Corruption> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let mut options = Self::default();
         let mut fields = Fields::new("keyspace options", bytes);
         let mut seen = Vec::new();
@@ -146,16 +139,12 @@ impl KeyspaceOptions {
                 return Err(Corruption::Order { what: "keyspace options" });
             }
             seen.push(field.tag);
-            options.decode_field(&field, functions)?;
+            options.decode_field(&field)?;
         }
         Ok(options)
     }
 
-    fn decode_field(
-        &mut self,
-        field: &Field<'_>,
-        functions: &[Arc<dyn PrefixFunction>],
-    ) -> Result<(), Corruption> {
+    fn decode_field(&mut self, field: &Field<'_>) -> Result<(), Corruption> {
         let number = || field.varint("keyspace option");
         let size = || number().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         match field.tag {
@@ -191,7 +180,7 @@ impl KeyspaceOptions {
             }
             PREFIX_EXTRACTOR => {
                 let name = text(field, "name of a prefix extractor")?;
-                self.prefix_extractor = NamedExtractor::from_name(name, functions);
+                self.prefix_extractor = NamedExtractor::from_name(name, &[]);
             }
             MERGE_OPERATOR => {
                 let name = text(field, "name of a merge operator")?;
@@ -265,7 +254,7 @@ fn compression(field: &Field<'_>) -> Result<Compression, Corruption> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
     use crate::{Fifo, FilterPolicy, PrefixExtractor, SizeTiered};
@@ -286,24 +275,24 @@ mod tests {
             .blob_value_bytes(4096)
             .blob_garbage_ratio(0.125)
             .blob_depth_max(7);
-        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options.clone()));
         let bounded = options.filter_policy.memory_bytes_max(1 << 20);
         let options = options.filter_policy(bounded);
-        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
     }
 
     #[test]
     fn formats_options_of_a_later_release_are_skipped_or_refused_by_their_bit() {
         let mut bytes = KeyspaceOptions::new().encode();
         bytes.put_field(optional(900), b"of a later release");
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(KeyspaceOptions::new()));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Ok(KeyspaceOptions::new()));
         bytes.put_field(required(901), b"of a later release");
         let want = Corruption::Unsupported { what: "keyspace option", value: 901 };
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Err(want));
         let mut bytes = Vec::new();
         bytes.put_varint_field(COMPRESSION, 9);
         let want = Corruption::Unsupported { what: "compression", value: 9 };
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Err(want));
     }
 
     #[test]
@@ -316,7 +305,7 @@ mod tests {
                 bytes.put_varint_field(tag, value);
             }
             bytes.put_varint_field(FILTER_POLICY_KIND, value.max(100));
-            let options = KeyspaceOptions::decode(&bytes, &[]).unwrap();
+            let options = KeyspaceOptions::decode(&bytes).unwrap();
             options.validate().unwrap();
         }
     }
@@ -326,7 +315,7 @@ mod tests {
         let mut bytes = KeyspaceOptions::new().encode();
         bytes.put_varint_field(BLOCK, 4096);
         let want = Corruption::Order { what: "keyspace options" };
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Err(want));
     }
 
     /// Checks the bytes of the last field. Each truncation is refused, and each flipped bit is read
@@ -335,14 +324,14 @@ mod tests {
     fn check_last_field(options: &KeyspaceOptions, golden: &[u8]) {
         let (bytes, start) = (options.encode(), KeyspaceOptions::new().encode().len());
         assert_eq!(&bytes[start..], golden, "{options}");
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(options.clone()));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Ok(options.clone()));
         for cut in start + 1..bytes.len() {
-            assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
+            assert!(KeyspaceOptions::decode(&bytes[..cut]).is_err(), "cut at {cut}");
         }
         for (at, bit) in (start..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1 << bit;
-            if let Ok(options) = KeyspaceOptions::decode(&bytes, &[]) {
+            if let Ok(options) = KeyspaceOptions::decode(&bytes) {
                 options.validate().expect("what is read is valid");
             }
         }
@@ -362,7 +351,7 @@ mod tests {
         let mut bytes = Vec::new();
         bytes.put_varint_field(DEFAULT_TTL, 0);
         let least = plain.default_ttl(Duration::from_nanos(1));
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(least));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Ok(least));
     }
 
     #[test]
@@ -379,7 +368,7 @@ mod tests {
         let mut bytes = Vec::new();
         bytes.put_varints_field(HISTORY, &[3, 1]);
         let want = Corruption::Unsupported { what: "kind of a history", value: 3 };
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Err(want));
     }
 
     #[test]
@@ -400,7 +389,7 @@ mod tests {
         let read = |numbers: &[u64]| {
             let mut bytes = Vec::new();
             bytes.put_varints_field(COMPACTION_STYLE, numbers);
-            KeyspaceOptions::decode(&bytes, &[]).unwrap().compaction_style
+            KeyspaceOptions::decode(&bytes).unwrap().compaction_style
         };
         assert_eq!(read(&[3, 1, 2]), CompactionStyle::Leveled, "of a later release");
         assert_eq!(read(&[2, 1 << 20, 0, 7]), Fifo::new(1 << 20).into(), "with a later option");
@@ -415,35 +404,35 @@ mod tests {
             prefix_extractor: NamedExtractor::Missing("custom:host".to_owned()),
             ..KeyspaceOptions::new()
         };
-        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
     }
 
     #[test]
     fn a_merge_operator_returns_and_a_missing_one_keeps_its_name() {
         let options = KeyspaceOptions::new().merge_operator(Arc::new(crate::Counter));
-        let decoded = KeyspaceOptions::decode(&options.encode(), &[]).unwrap();
+        let decoded = KeyspaceOptions::decode(&options.encode()).unwrap();
         assert!(decoded.merge_operator.present().is_some());
         assert_eq!(decoded, options);
         let missing = NamedOperator::Missing("own".to_owned());
         let options = KeyspaceOptions { merge_operator: missing, ..KeyspaceOptions::new() };
-        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
         let mut bytes = Vec::new();
         bytes.put_field(MERGE_OPERATOR, b"ab\xff");
         let want = Corruption::OutOfRange { what: "name of a merge operator", value: 2 };
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Err(want));
     }
 
     #[test]
     fn a_compaction_filter_keeps_its_name() {
         let missing = NamedFilter::Missing("retention".to_owned());
         let options = KeyspaceOptions { compaction_filter: missing, ..KeyspaceOptions::new() };
-        let decoded = KeyspaceOptions::decode(&options.encode(), &[]).unwrap();
+        let decoded = KeyspaceOptions::decode(&options.encode()).unwrap();
         assert!(decoded.compaction_filter.present().is_none());
         assert_eq!(decoded, options);
         let mut bytes = Vec::new();
         bytes.put_field(COMPACTION_FILTER, b"ab\xff");
         let want = Corruption::OutOfRange { what: "name of a compaction filter", value: 2 };
-        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+        assert_eq!(KeyspaceOptions::decode(&bytes), Err(want));
     }
 
     #[test]
@@ -451,7 +440,7 @@ mod tests {
         let options = KeyspaceOptions::new().prefix_extractor(PrefixExtractor::FixedLength(8));
         let (bytes, start) = (options.encode(), KeyspaceOptions::new().encode().len());
         for cut in start + 1..bytes.len() {
-            assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
+            assert!(KeyspaceOptions::decode(&bytes[..cut]).is_err(), "cut at {cut}");
         }
     }
 }

@@ -80,7 +80,7 @@ pub(crate) struct StoredOptions<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for StoredOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match KeyspaceOptions::decode(self.0, &[]) {
+        match KeyspaceOptions::decode(self.0) {
             Ok(options) => options.fmt(f),
             Err(error) => write!(f, "options {}: {error}", printable(self.0)),
         }

@@ -15,45 +15,32 @@ pub struct Min;
 pub(super) const MAX_NAME: &str = "sieve.max";
 pub(super) const MIN_NAME: &str = "sieve.min";
 
-impl MergeOperator for Max {
-    fn name(&self) -> &str {
-        MAX_NAME
-    }
+macro_rules! keeps_extreme {
+    ($operator:ident, $name:ident, $extreme:ident) => {
+        impl MergeOperator for $operator {
+            fn name(&self) -> &str {
+                $name
+            }
 
-    fn merge(
-        &self,
-        _: &[u8],
-        base: Option<&[u8]>,
-        operands: &[&[u8]],
-    ) -> Result<Vec<u8>, MergeError> {
-        let largest = base.iter().chain(operands).max();
-        Ok(largest.map_or_else(Vec::new, |largest| largest.to_vec()))
-    }
+            fn merge(
+                &self,
+                _: &[u8],
+                base: Option<&[u8]>,
+                operands: &[&[u8]],
+            ) -> Result<Vec<u8>, MergeError> {
+                let extreme = base.iter().chain(operands).$extreme();
+                Ok(extreme.map_or_else(Vec::new, |extreme| extreme.to_vec()))
+            }
 
-    fn partial_merge(&self, _: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        Some(older.max(newer).to_vec())
-    }
+            fn partial_merge(&self, _: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+                Some(older.$extreme(newer).to_vec())
+            }
+        }
+    };
 }
 
-impl MergeOperator for Min {
-    fn name(&self) -> &str {
-        MIN_NAME
-    }
-
-    fn merge(
-        &self,
-        _: &[u8],
-        base: Option<&[u8]>,
-        operands: &[&[u8]],
-    ) -> Result<Vec<u8>, MergeError> {
-        let smallest = base.iter().chain(operands).min();
-        Ok(smallest.map_or_else(Vec::new, |smallest| smallest.to_vec()))
-    }
-
-    fn partial_merge(&self, _: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        Some(older.min(newer).to_vec())
-    }
-}
+keeps_extreme!(Max, MAX_NAME, max);
+keeps_extreme!(Min, MIN_NAME, min);
 
 #[cfg(test)]
 mod tests {

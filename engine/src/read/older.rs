@@ -4,9 +4,8 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, SequenceNumber, Trailer};
-use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
+use sievedb_sstable::{BlockCounts, ValueRef};
 
 use crate::{
     Error, Result,
@@ -152,10 +151,7 @@ impl Lookup<'_> {
     fn may_be_in(&self, source: &Source<'_>) -> bool {
         match source {
             Source::Memtable(placed) => placed.memtable.may_contain_hash(self.hash),
-            Source::Table(live, _) => match &*live.filters().point {
-                FilterState::Resident(filter) => many::may_contain(filter, Probe::new(self.hash)),
-                FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
-            },
+            Source::Table(live, _) => live.filters().point.may_contain_hash(self.hash),
         }
     }
 

@@ -363,11 +363,12 @@ impl Repair<'_> {
     }
 
     fn create(&mut self, id: u64, name: &str, encoded: &[u8]) -> Result<()> {
-        let decoded = KeyspaceOptions::decode(encoded, &self.options.prefix_functions);
+        let decoded = KeyspaceOptions::decode(encoded);
         let options = decoded.map_err(|source| {
             let path = FileName::Manifest(self.loaded.end.file_id).path(self.folder);
             Error::corrupt(path, self.loaded.end.offset, source).of_keyspace(name)
         })?;
+        let options = options.with_functions(&self.options.prefix_functions);
         let options = options.with_operators(&self.options.merge_operators);
         // The compaction filter stays missing: compactions of a repair keep all values.
         let keyspace = if name == DEFAULT_KEYSPACE {

@@ -131,16 +131,7 @@ pub(super) fn rebuild(
     }
     let past = state.keyspaces.keys().last().map_or(0, |id| id + 1);
     state.next_keyspace_id = state.next_keyspace_id.max(past);
-    let segments = Segments {
-        fs,
-        folder,
-        store_id,
-        named: &[],
-        secrets: &BTreeMap::new(),
-        floor: 0,
-        on_disk: &logs,
-        written: None,
-    };
+    let segments = Segments::unnamed(fs, folder, store_id, &logs);
     let mut logs = segments.without_manifest(check_lost)?;
     logs.retain(|ids| !ids.is_empty());
     let mut changes = LogChanges::default();

@@ -1,10 +1,6 @@
 //! Detects a manifest whose last edits are lost, although its own bytes do not show it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use sievedb_format::Corruption;
 
@@ -32,16 +28,7 @@ pub(super) fn check_not_stale(
     loaded: &Loaded,
 ) -> Result<()> {
     let logs = segment_ids(names);
-    let segments = Segments {
-        fs,
-        folder,
-        store_id: loaded.state.store_id,
-        named: &[],
-        secrets: &BTreeMap::new(),
-        floor: 0,
-        on_disk: &logs,
-        written: None,
-    };
+    let segments = Segments::unnamed(fs, folder, loaded.state.store_id, &logs);
     for &id in &logs {
         let seen = lost_as_none(segments.manifest_of(id))?.flatten();
         // A segment of an interrupted recovery names a manifest that was never current.

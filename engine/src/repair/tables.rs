@@ -392,13 +392,8 @@ impl Repair<'_> {
         let path = name.path(self.folder);
         let source = files.source_once(&path).map_err(|error| Error::io("open", &path, error));
         let Some(source) = lost_as_none(source)? else { return Ok(None) };
-        let loaded = match is_own {
-            true => FilterState::load(&*source, &identity, Some(place.into()), &heap),
-            false => {
-                FilterState::load_file(&*source, &identity, place.file_id, place.into(), &heap)
-            }
-        };
-        match loaded {
+        let own_file = (!is_own).then_some(place.file_id);
+        match FilterState::load(&*source, &identity, own_file, place.into(), &heap) {
             FilterState::Resident(filter) => Ok(Some(filter)),
             FilterState::Unusable(FilterUnusable::Io(error)) => {
                 check_lost(&Error::io("read", path, error)).map(|()| None)

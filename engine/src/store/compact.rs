@@ -1,4 +1,4 @@
-//! Chooses compactions from the present version, and executes them.
+//! Executes compactions.
 
 use std::{
     borrow::Cow,
@@ -7,63 +7,36 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
 use sievedb_sstable::{Completed, TableOrigin};
 
 use crate::{
-    Error, HistoryLength, Result,
+    Error, Result,
     compaction::{
         blob_depth::must_rewrite,
         blob_garbage::files_to_rewrite,
         borders::{Borders, largest_bytes},
         choice::{Compaction, Reason},
-        crowded::Price,
         deeper_levels::DeeperLevels,
-        expired::ExpiryClock,
         filtering::Filtering,
-        levels::{LAST_LEVEL, LevelOptions, Levels},
-        picker::{Picker, RangeChoice},
-        tombstones::{Overwritten, OverwrittenEntries, Skipped},
+        levels::Levels,
     },
     compaction_filter::CompactionFilter,
-    compaction_style::CompactionStyle,
     filters::choose_filter,
-    history_length::HistoryStart,
-    iter::bounds::KeyBounds,
     keyspace_options::KeyspaceOptions,
     listener::Event,
     planted::PlantedBug,
     read::tree::Tree,
-    resolve::ReadPoint,
     store::Store,
-    store::merge_ranges::{Merge, RUNS_IN_SHARE},
+    store::merge_ranges::Merge,
     store::table_output::NewTables,
     store::versions::change::{ByFilter, Change, Move},
-    store::writer::throttle::{Pressure, pressure},
     table::TablePlace,
     table::cache_room::WorkerShare,
-    table::read_buffers::RunBuffers,
     table::{LiveTable, TableMeta},
     version::{Run, Version},
 };
-
-/// The next compaction of a keyspace.
-#[derive(Debug)]
-pub(crate) enum Chosen {
-    Compaction(Compaction),
-    /// None, until a running compaction ends, the oldest snapshot reaches this point, or it is
-    /// this time by the clock of the options.
-    Nothing {
-        awaited_snapshot: Option<ReadPoint>,
-        awaited_time: Option<Duration>,
-    },
-    /// The requested range is compact.
-    RangeIsDone,
-    /// The requested range cannot be compacted: a table is quarantined because of this error.
-    RangeFails(Error),
-}
 
 /// End of a compaction that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,163 +52,6 @@ pub(crate) enum Ended {
 }
 
 impl Store {
-    /// Chooses the next compaction of `tree` beside those `running` in it. A `requested` range
-    /// comes first. The second field excludes level-0 runs with this number or a larger one.
-    pub(crate) fn choose_compaction(
-        &self,
-        tree: &Tree,
-        running: &[Compaction],
-        requested: Option<(&KeyBounds, u64)>,
-    ) -> Chosen {
-        let id_limit = requested.map(|(_, id_limit)| id_limit);
-        self.with_picker(tree, running, id_limit, |picker| {
-            let clock = self.versions.clock();
-            let nothing = || Chosen::Nothing {
-                awaited_snapshot: picker.awaited_snapshot(),
-                awaited_time: picker.awaited_clock_ms().and_then(|ms| clock.time_of(ms)),
-            };
-            let Some((range, _)) = requested else {
-                let style = tree.options().compaction_style;
-                let rewrites = !matches!(style, CompactionStyle::Fifo(_));
-                if rewrites && !self.may_rewrite(tree) {
-                    return nothing();
-                }
-                let picked = picker.pick().map(|chosen| self.plant_bug_in(picker, chosen));
-                return picked.map_or_else(nothing, Chosen::Compaction);
-            };
-            match picker.pick_range(range) {
-                RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
-                RangeChoice::Wait => nothing(),
-                RangeChoice::Done => Chosen::RangeIsDone,
-                RangeChoice::Quarantined(id) => {
-                    let version = tree.kept_view().version;
-                    let live = version.tables().find(|(_, _, live)| live.meta.id == id);
-                    let quarantined = live.and_then(|(_, _, live)| live.quarantine.present());
-                    // The keyspace may have been dropped, or the table verified, meanwhile.
-                    quarantined.map_or_else(nothing, |it| Chosen::RangeFails(it.error.clone()))
-                }
-            }
-        })
-    }
-
-    /// Returns whether compactions of `tree` that no caller requested may rewrite tables. Without
-    /// background rewrites, only those for which writes wait.
-    pub(in crate::store) fn may_rewrite(&self, tree: &Tree) -> bool {
-        self.options.background_rewrites
-            || pressure(self.debt(tree)) != Pressure::Delay(Duration::ZERO)
-    }
-
-    fn plant_bug_in(&self, picker: &Picker<'_>, chosen: Compaction) -> Compaction {
-        let has_bug = |bug| self.options.has_bug(bug);
-        match chosen.reason {
-            Reason::SizeTiered if has_bug(PlantedBug::MergeApartRuns) => {
-                picker.without_middle_run(chosen)
-            }
-            Reason::Fifo if has_bug(PlantedBug::UnlinkNewestTables) => {
-                picker.newest_part_instead(chosen)
-            }
-            _ => chosen,
-        }
-    }
-
-    /// Chooses a compaction of `tree` for an idle store with nothing in flight; `for_long` if it
-    /// has been idle for long.
-    pub(crate) fn choose_idle(&self, tree: &Tree, for_long: bool) -> Option<Compaction> {
-        self.with_picker(tree, &[], None, |picker| {
-            let cheap = picker.pick_idle();
-            cheap.or_else(|| for_long.then(|| picker.pick_long_idle())?)
-        })
-    }
-
-    /// Chooses the cheapest merge of `tree` that makes its tables fewer, beside those `running` in
-    /// it.
-    pub(crate) fn choose_crowded(
-        &self,
-        tree: &Tree,
-        running: &[Compaction],
-        rewrite_max: u64,
-    ) -> Option<(Price, Compaction)> {
-        self.with_picker(tree, running, None, |picker| picker.pick_crowded(rewrite_max))
-    }
-
-    /// Calls `pick` with a picker for the present version of `tree` and the compactions `running`
-    /// in it. With `id_limit` the picker sees only runs of level 0 with smaller numbers.
-    pub(in crate::store) fn with_picker<T>(
-        &self,
-        tree: &Tree,
-        running: &[Compaction],
-        id_limit: Option<u64>,
-        pick: impl FnOnce(&Picker<'_>) -> T,
-    ) -> T {
-        let view = tree.view_seldom();
-        let mut metas = view.version.metas();
-        if let Some(id_limit) = id_limit {
-            // By run, not by table id: a run that was merged within level 0 has newer tables than
-            // runs above it.
-            metas.retain(|table| table.level > 0 || table.run < id_limit);
-        }
-        let now = self.options.clock.now();
-        let quarantined =
-            view.version.tables().filter(|(_, _, live)| live.quarantine.is_in_force(now));
-        let quarantined = quarantined.map(|(_, _, live)| live.meta.id);
-        let levels = Levels::new(metas.iter().map(Cow::as_ref), running).quarantine(quarantined);
-        if cfg!(debug_assertions) {
-            levels.check_invariants();
-        }
-        let mut options = LevelOptions::of(&tree.options());
-        let buffers = RunBuffers::of_tables(view.version.tables().map(|(_, _, live)| &**live));
-        let bytes_max = self.tables.writing_bytes_max() / RUNS_IN_SHARE;
-        options.limit_merges(bytes_max, buffers.bytes());
-        if tree.set_compaction_debt(levels.debt(&options)) {
-            // A stopped writer may go on, and no job may follow that notifies it.
-            self.scheduler.notify_waiting();
-        }
-        let snapshots = self.versions.snapshots();
-        let now_ms = self.versions.clock().now_ms();
-        let snapshot = snapshots.oldest();
-        let history = self.history_start(tree);
-        let is_history =
-            |start: &HistoryStart| snapshot.is_none_or(|it| start.sequence < it.sequence);
-        let history_ms = history.as_ref().filter(|start| is_history(start));
-        let history_ms = history_ms.and_then(|_| tree.history_length()).map(HistoryLength::ms);
-        let of_history = history.map(|start| start.sequence);
-        let of_snapshot = snapshot.map(|it| it.sequence);
-        let oldest_snapshot = of_snapshot.into_iter().chain(of_history).min();
-        let of_history = history.map(|start| start.clock_ms);
-        let clocks_ms = snapshot.map(ReadPoint::clock_ms).into_iter().chain(of_history);
-        let for_all_ms = clocks_ms.fold(now_ms, u64::min);
-        let delays = |it: &ReadPoint| history_ms.is_none() || it.clock_ms() == for_all_ms;
-        let clock = ExpiryClock { for_all_ms, now_ms, snapshot: snapshot.filter(delays) };
-        let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
-        let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
-        let overwritten = view.version.tables().map(|(_, _, live)| {
-            let properties = live.table.properties();
-            let has_operands = properties.merge_operands() > 0;
-            let entries = properties.overwritten();
-            (live.meta.id, OverwrittenEntries { entries, has_operands })
-        });
-        let overwritten: Overwritten = overwritten.filter(|(_, it)| it.entries > 0).collect();
-        let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
-        let rewritten = blobs_to_rewrite(&view.version, &tree.options());
-        let refers = |live: &LiveTable| live.meta.blob_file_ids().any(|id| rewritten.contains(&id));
-        let with_blob_garbage = view.version.tables().filter(|(_, _, live)| refers(live));
-        let with_blob_garbage = with_blob_garbage.map(|(_, _, live)| live.meta.id).collect();
-        pick(&Picker {
-            levels: &levels,
-            options: &options,
-            oldest_snapshot,
-            clock,
-            history_ms,
-            skipped: &skipped,
-            covered: view.version.covered(),
-            overwritten: &overwritten,
-            otherwise_compressed: &otherwise_compressed,
-            rewrites_below: id_limit.unwrap_or(0),
-            has_filter: tree.compaction_filter().is_some(),
-            with_blob_garbage: &with_blob_garbage,
-        })
-    }
-
     /// Executes `compaction` until `interrupts` returns `true`, or the keyspace is dropped or
     /// cleared. Its buffers are part of `share`.
     ///
@@ -272,53 +88,25 @@ impl Store {
             // The keyspace was dropped or cleared.
             return Ok(Ended::Done);
         };
-        let level = compaction.output_level;
-        let mut bytes_written = 0;
         let change = if compaction.is_trivial_move {
-            let to = |id| Move { id, level, run: compaction.output_run };
-            Change { moved: compaction.tables().map(to).collect(), cleared, ..Change::default() }
+            let (level, run) = (compaction.output_level, compaction.output_run);
+            let moved = compaction.tables().map(|id| Move { id, level, run }).collect();
+            Change { moved, cleared, ..Change::default() }
         } else if compaction.is_unlink {
-            // The choice was made for the readers from there on.
-            let _ = self.versions.snapshots().exclude(|| self.cut_history(tree));
-            let removed: Vec<_> = compaction.tables().collect();
-            let mut change = Change { removed, cleared, ..Change::default() };
-            if compaction.reason == Reason::Fifo {
-                // Open snapshots keep the oldest tables, which their entries may be in.
-                change.filtered = Some(ByFilter { newest_snapshot: None });
-                let tables = version.tables().filter(|it| change.removed.contains(&it.2.meta.id));
-                let newest = tables.map(|(_, _, live)| live.meta.largest_sequence).max();
-                change.unlinked_to = newest.unwrap_or_default();
-            }
-            change
+            Change { cleared, ..self.unlink_inputs(tree, &version, compaction) }
         } else {
-            let was_interrupted = AtomicBool::new(false);
             let is_gone = || tree.is_dropped() || tree.view_seldom().cleared != cleared;
-            let stops = |is_interrupted| {
-                was_interrupted.fetch_or(is_interrupted, Relaxed);
-                is_interrupted || self.tables.is_closing()
-            };
-            let stops_here = || stops(interrupts() || is_gone());
-            let stops_there = || stops(self.scheduler.is_paused() || is_gone());
-            let filter = tree.compaction_filter();
-            let called = filter.as_ref();
+            let stops_here = || interrupts() || is_gone();
+            let stops_there = || self.scheduler.is_paused() || is_gone();
             let stops = (stops_here, stops_there);
-            let merged =
-                self.merge_inputs(tree, &version, compaction, inputs, called, share, stops);
-            let (added, filtered) = match merged {
-                Err(Error::Closed) if was_interrupted.load(Relaxed) => {
-                    return Ok(Ended::Interrupted);
-                }
-                Err(error @ Error::CompactionFilterFailed { .. }) => {
-                    self.fail_compaction_filter(tree, called, &error);
-                    return Ok(Ended::Interrupted);
-                }
-                merged => merged?,
-            };
-            bytes_written = added.iter().map(|table| table.written_bytes()).sum();
-            let removed = compaction.tables().collect();
-            Change { added, removed, cleared, filtered, ..Change::default() }
+            match self.merge_to_change(tree, &version, compaction, inputs, share, stops)? {
+                Some(merged) => Change { cleared, ..merged },
+                None => return Ok(Ended::Interrupted),
+            }
         };
         self.install(tree, &change)?;
+        let level = compaction.output_level;
+        let bytes_written: u64 = change.added.iter().map(|table| table.written_bytes()).sum();
         let is_unread = compaction.is_trivial_move || compaction.is_unlink;
         let bytes_read = if is_unread { 0 } else { compaction.input_bytes };
         self.scheduler.count(|done| {
@@ -338,6 +126,54 @@ impl Store {
         self.notify(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
         self.report_failed_merge(tree);
         Ok(Ended::Done)
+    }
+
+    /// Returns the change that removes the inputs, which no reader needs.
+    fn unlink_inputs(&self, tree: &Tree, version: &Version, compaction: &Compaction) -> Change {
+        // The choice was made for the readers from there on.
+        let _ = self.versions.snapshots().exclude(|| self.cut_history(tree));
+        let removed: Vec<_> = compaction.tables().collect();
+        let mut change = Change { removed, ..Change::default() };
+        if compaction.reason == Reason::Fifo {
+            // Open snapshots keep the oldest tables, which their entries may be in.
+            change.filtered = Some(ByFilter { newest_snapshot: None });
+            let tables = version.tables().filter(|it| change.removed.contains(&it.2.meta.id));
+            let newest = tables.map(|(_, _, live)| live.meta.largest_sequence).max();
+            change.unlinked_to = newest.unwrap_or_default();
+        }
+        change
+    }
+
+    /// Merges the inputs. Returns the change that replaces them, or `None` if one of `stops`
+    /// returned `true` or the compaction filter failed, which is reported.
+    fn merge_to_change(
+        &self,
+        tree: &Tree,
+        version: &Version,
+        compaction: &Compaction,
+        inputs: Vec<Vec<Arc<LiveTable>>>,
+        share: &Arc<WorkerShare>,
+        (stops_here, stops_there): (impl Fn() -> bool, impl Fn() -> bool + Sync),
+    ) -> Result<Option<Change>> {
+        let was_interrupted = AtomicBool::new(false);
+        let stops = |is_interrupted| {
+            was_interrupted.fetch_or(is_interrupted, Relaxed);
+            is_interrupted || self.tables.is_closing()
+        };
+        let stops = (|| stops(stops_here()), || stops(stops_there()));
+        let filter = tree.compaction_filter();
+        let called = filter.as_ref();
+        let (added, filtered) =
+            match self.merge_inputs(tree, version, compaction, inputs, called, share, stops) {
+                Err(Error::Closed) if was_interrupted.load(Relaxed) => return Ok(None),
+                Err(error @ Error::CompactionFilterFailed { .. }) => {
+                    self.fail_compaction_filter(tree, called, &error);
+                    return Ok(None);
+                }
+                merged => merged?,
+            };
+        let removed = compaction.tables().collect();
+        Ok(Some(Change { added, removed, filtered, ..Change::default() }))
     }
 
     /// Notes and reports that the compaction filter of `tree` has failed.
@@ -450,23 +286,8 @@ impl Store {
     }
 }
 
-/// Returns the ids of tables whose compression is not that of the last level.
-///
-/// A table stores the kind of its compression, not the level of zstd. If the levels of zstd differ,
-/// tables above the last level count as different, and those in it do not.
-fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
-    let of_others = options.compression;
-    let of_last = options.bottommost_compression.unwrap_or(of_others);
-    let numbers_differ = of_others != of_last && of_others.kind() == of_last.kind();
-    let differs = |&(level, _, live): &(u8, u64, &Arc<LiveTable>)| {
-        live.table.properties().compression != of_last.kind()
-            || level < LAST_LEVEL && numbers_differ
-    };
-    version.tables().filter(differs).map(|(_, _, live)| live.meta.id).collect()
-}
-
 /// Returns the blob files of a keyspace whose values compactions move.
-fn blobs_to_rewrite(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
+pub(super) fn blobs_to_rewrite(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
     let metas = version.tables().map(|(_, _, live)| &*live.meta);
     files_to_rewrite(metas, options.blob_garbage_ratio, &unreadable_blobs(version))
 }

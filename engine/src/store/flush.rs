@@ -25,6 +25,7 @@ use crate::{
     store::logged_values::FlushedValues,
     store::table_output::{NewTables, write_tables},
     store::versions::change::{Change, Flushed},
+    store::writer::stall::Awaited,
     table::TableMeta,
     table::TablePlace,
     table::cache_room::WorkerShare,
@@ -107,7 +108,7 @@ impl Store {
         };
         // A tree that is done stays done.
         let mut left = trees;
-        self.wait_for_flushes(|| {
+        self.wait_for(Awaited::Flushes, |_| {
             while let Some((_, rest)) = left.split_first().filter(|(tree, _)| is_done(tree)) {
                 left = rest;
             }

@@ -318,17 +318,18 @@ pub(super) fn present_options(
     name: &str,
     encoded: &[u8],
 ) -> Result<KeyspaceOptions, Corruption> {
-    let stored = KeyspaceOptions::decode(encoded, &options.prefix_functions);
+    let stored = KeyspaceOptions::decode(encoded);
     let present = match &options.keyspace {
         Some(given) if name == DEFAULT_KEYSPACE => {
             // Options of a later release are refused, not replaced.
             if let Err(newer @ Corruption::Unsupported { .. }) = stored {
                 return Err(newer);
             }
-            given.clone().with_functions(&options.prefix_functions)
+            given.clone()
         }
         _ => stored?,
     };
+    let present = present.with_functions(&options.prefix_functions);
     let present = present.with_operators(&options.merge_operators);
     Ok(present.with_filters(&options.compaction_filters))
 }
@@ -336,7 +337,7 @@ pub(super) fn present_options(
 /// Returns an error if the keyspace cannot be opened with the merge operator of `present`, its
 /// present options.
 pub(super) fn check_operator(name: &str, encoded: &[u8], present: &KeyspaceOptions) -> Result<()> {
-    let stored = KeyspaceOptions::decode(encoded, &[]).map(|stored| stored.merge_operator);
+    let stored = KeyspaceOptions::decode(encoded).map(|stored| stored.merge_operator);
     stored.unwrap_or_default().check_change(name, &present.merge_operator)?;
     match &present.merge_operator {
         NamedOperator::Missing(operator) | NamedOperator::Reserved(operator) => {
@@ -369,7 +370,7 @@ pub(super) fn begun_history(
 ) -> Option<(u64, HistoryStart)> {
     options.keyspace.as_ref()?.history?;
     let (id, stored) = stored_default(state, edit)?;
-    let stored = KeyspaceOptions::decode(stored, &options.prefix_functions).ok()?;
+    let stored = KeyspaceOptions::decode(stored).ok()?;
     let clock = StoreClock::open(Arc::clone(&options.clock), state.store_clock_ms, true);
     let start = HistoryStart { sequence: last, clock_ms: clock.now_ms() };
     stored.history.is_none().then_some((id, start))

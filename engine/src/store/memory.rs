@@ -10,6 +10,7 @@ use crate::{
     read::tree::Tree,
     store::writer::{
         room_turn::RoomTurn,
+        stall::Awaited,
         throttle::{Room, room, writable_share},
     },
 };
@@ -158,7 +159,7 @@ impl Store {
             }
             self.scheduler.wake();
             let may_fit = || !self.waits_for_room(bytes);
-            self.wait_for_flushes(|| may_fit() || self.frees_no_memtable())?;
+            self.wait_for(Awaited::Flushes, |_| may_fit() || self.frees_no_memtable())?;
         }
         Ok(())
     }

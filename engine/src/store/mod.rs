@@ -10,7 +10,8 @@
 //! | operation                              | content                                       |
 //! |----------------------------------------|-----------------------------------------------|
 //! | [`open_store`], [`threads`]            | opens and closes a store                      |
-//! | [`recovery`], [`log_state`], [`replayed_memtables`] | recover a store from manifest and log |
+//! | [`recovery`], [`log_state`], [`replayed_memtables`] | read manifest and log          |
+//! | [`take_over`]                          | opens a recovered store, makes it durable     |
 //! | [`read_only`]                          | recovers a read-only store                    |
 //! | [`follower`]                           | follows a store that another process writes   |
 //! | [`open_tables`]                        | opens the tables of a store on several threads |
@@ -21,7 +22,7 @@
 //! | `reencrypt`                            | rewrites files of old root keys               |
 //! | [`retained_logs`]                      | log segments kept for the change stream       |
 //! | [`history`]                            | where the history of a keyspace begins        |
-//! | [`flush`], [`compact`], [`skipped`]    | background work                               |
+//! | [`flush`], [`choose`], [`compact`], [`skipped`] | background work                      |
 //! | [`logged_values`], [`logged_file`]     | long values, written once beside the log      |
 //! | [`ingest`]                             | bulk load: tables written beside the history  |
 //! | [`ingest_threads`]                     | divides threads among bulk loads              |
@@ -36,6 +37,7 @@
 mod change_log;
 mod change_options;
 pub(crate) mod checkpoint;
+mod choose;
 mod compact;
 mod entry_batch;
 mod filter_host;
@@ -73,6 +75,7 @@ mod stats_file;
 mod store_thread;
 mod stream_slots;
 mod table_output;
+mod take_over;
 mod threads;
 pub(crate) mod verify;
 mod verify_blobs;

@@ -27,9 +27,10 @@ use crate::{
     store::follower::{self, Follower, tail::Tail},
     store::logged_values::ValueFiles,
     store::read_only,
-    store::recovery::{self, Beginning},
+    store::recovery,
     store::scheduler::Scheduler,
     store::stream_slots::StreamSlots,
+    store::take_over::{Beginning, take_over},
     store::threads::Threads,
     store::versions::Versions,
     store::writer::{Writer, stall::OnStall},
@@ -120,7 +121,6 @@ impl OpenStore {
             let recovered =
                 if options.follow { follower::read_settled(&options, read) } else { read() }?;
             let log = options.clock.now().saturating_sub(start);
-            let early = options.has_bug(PlantedBug::DeleteOrphansEarly);
             let open_files = Arc::clone(&open_files);
             let tail = options
                 .is_refreshed()
@@ -128,7 +128,7 @@ impl OpenStore {
                 .transpose()?;
             let beginning = match options.read_only {
                 true => read_only::take_in(&options, folder, recovered, open_files),
-                false => recovery::take_over(&options, folder, recovered, open_files, early),
+                false => take_over(&options, folder, recovered, open_files),
             };
             Ok((beginning?, tail, log))
         };

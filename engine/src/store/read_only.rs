@@ -1,6 +1,6 @@
 //! Recovers a read-only store, without a write.
 //!
-//! [`take_over`](super::recovery::take_over) rewrites log and manifest, because later writes build
+//! [`take_over`](super::take_over) rewrites log and manifest, because later writes build
 //! on bytes that may not be on the disk. Here no write follows, and both stay as they are.
 
 use std::{path::Path, sync::Arc};
@@ -13,7 +13,8 @@ use crate::{
     read::tree::Tree,
     store::log_state::{begun_history, corrupt_state},
     store::open_tables::open_tables,
-    store::recovery::{Beginning, Recovered, Stopwatch},
+    store::recovery::Recovered,
+    store::take_over::{Beginning, Stopwatch},
     store::versions::keyspaces::KeyspaceTrees,
     table::store::TableStore,
     version::Version,

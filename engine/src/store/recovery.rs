@@ -1,7 +1,7 @@
 //! Recovers a store from its manifest and log.
 //!
-//! [`read`] reads both and writes nothing. After a crash [`take_over`] makes the replayed entries
-//! durable again, in one log segment and a new manifest, before the first write:
+//! [`read`] reads both and writes nothing. After a crash [`take_over`](super::take_over) makes the
+//! replayed entries durable again, in one log segment and a new manifest, before the first write:
 //! see [`rewrite_log`](super::writer::rewrite_log).
 //!
 //! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the
@@ -14,45 +14,30 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem,
     path::Path,
     sync::Arc,
-    time::Duration,
 };
 
 use sievedb_format::SequenceNumber;
 
 use crate::{
     Error, Options, Result,
-    clock::Clock,
     file_name::FileName,
-    filters::Filters,
     fs::Fs,
     listener::{Event, notify},
     log::Position,
     manifest::load::Loaded,
     manifest::{KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
-    open_files::OpenFiles,
     planted::PlantedBug,
     stats::OpeningStats,
-    store::log_state::{LogState, Unflushed, begun_history, changed_options, corrupt_state},
-    store::open_tables::open_tables,
-    store::orphans::{unlink_orphans, unlink_unnamed},
-    store::retained_logs::{changed_retention, keeps_changes},
-    store::versions::keyspaces::KeyspaceTrees,
-    store::writer::rewrite_log::{ReplayedLog, unlink_segment},
+    store::log_state::{LogState, Unflushed},
     table::cache_room::CacheRoom,
-    table::store::TableStore,
     wal::{
         chain::Segments,
         replay::{Replayed, ReplayedSegment, TornTail, replay},
         segment::segment_ids,
     },
 };
-
-/// A log of more segments is rewritten as one at the opening: each opening may add a segment, and
-/// each segment takes time to open.
-const CONTINUED_SEGMENTS_MAX: usize = 64;
 
 /// Contents of a directory.
 #[derive(Debug)]
@@ -70,37 +55,20 @@ pub(crate) struct Recovered {
     /// Segments of the log that was replayed, oldest first.
     pub(super) segments: Vec<ReplayedSegment>,
     /// Batches in them.
-    batches: u64,
+    pub(super) batches: u64,
     /// The log is known to be durable, and can be continued.
-    is_durable: bool,
+    pub(super) is_durable: bool,
     /// Blob files with values of these batches.
     pub(super) value_files: BTreeSet<u64>,
     /// The manifest lacks the tables of an ingest in the log.
     pub(super) lacks_ingest: bool,
     /// Segments of a recovery that did not finish.
-    aborted: Vec<u64>,
+    pub(super) aborted: Vec<u64>,
     /// The store's files in the directory.
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     pub(super) room: Arc<CacheRoom>,
     /// Bytes truncated so far.
     pub(super) opening: OpeningStats,
-}
-
-/// A recovered store with open tables.
-#[derive(Debug)]
-pub(crate) struct Beginning {
-    pub(crate) manifest: ManifestFile,
-    pub(crate) tables: TableStore,
-    pub(crate) trees: KeyspaceTrees,
-    pub(crate) last_sequence: SequenceNumber,
-    /// Durable segments that the log continues, oldest first. The replayed ones of a read-only
-    /// store.
-    pub(crate) continued: Vec<ReplayedSegment>,
-    /// Blob files with values of these segments, of a read-only store.
-    pub(crate) value_files: BTreeSet<u64>,
-    pub(crate) filters: Filters,
-    /// Durations, without that of the log.
-    pub(crate) opening: OpeningStats,
 }
 
 /// Reads the manifest and the log in `folder`. Writes nothing.
@@ -233,142 +201,4 @@ fn fresh(
 
 fn above_all(files: &[FileName<'_>]) -> u64 {
     files.iter().filter_map(|file| file.id()).max().map_or(0, |id| id + 1)
-}
-
-/// Opens the tables and makes what was recovered durable again. The caller holds the lock.
-///
-/// # Errors
-///
-/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole, or if it
-/// requires a later release: then nothing was written or unlinked. After every error all that the
-/// old manifest names is still there.
-pub(crate) fn take_over(
-    options: &Options,
-    folder: &Path,
-    recovered: Recovered,
-    open_files: Arc<OpenFiles>,
-    delete_orphans_early: bool,
-) -> Result<Beginning> {
-    let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
-    let Recovered { next_file_id, names, segments, batches, is_durable, aborted, .. } = recovered;
-    let Recovered { value_files, room, mut opening, .. } = recovered;
-    let mut stopwatch = Stopwatch::start(&*options.clock);
-    let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
-    let tables =
-        TableStore::new(options, folder, store_id, hash_seed, next_file_id, room, open_files);
-    if let Some(begun) = begun_history(options, &state, &edit, last_sequence) {
-        // The clock may return to the last one stored: the history would begin in the future.
-        edit.store_clock_ms = Some(begun.1.clock_ms);
-        edit.history_from.push(begun);
-    }
-    edit.keyspaces_changed.extend(changed_options(options, &state, &edit));
-    let mut replayed = state.clone();
-    replayed.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
-    // Before the first write or unlink: a table may require a later release.
-    let opened = open_tables(options, &tables, folder, &replayed)?;
-    opening.tables = stopwatch.lap();
-    opening.threads = opened.threads;
-    unlink_unnamed(&tables, &names, state.next_file_id, (&aborted, &value_files))?;
-    let known_end = kept.as_ref().map(|loaded| loaded.end);
-    let manifest = known_end
-        .unwrap_or_else(|| Position { file_id: tables.new_file_id(), ..Position::default() });
-    // The rewritten log has the values: no file is kept for a log of an earlier opening.
-    let continues =
-        is_durable && segments.len() <= CONTINUED_SEGMENTS_MAX && value_files.is_empty();
-    let mut rewritten = None;
-    edit.retention_changed = changed_retention(options, &state, last_sequence);
-    if !continues {
-        let keeps_all = keeps_changes(&state, edit.retention_changed.as_ref());
-        if !memtables.is_empty() || (keeps_all && batches > 0) {
-            let (state, segments, memtables) = (&state, &*segments, &memtables);
-            let compresses = options.log_compression;
-            let fs = &options.fs;
-            let log = ReplayedLog { fs, folder, state, segments, memtables, keeps_all, compresses };
-            rewritten = Some(log.rewrite(tables.new_file_id(), manifest)?);
-        }
-        // The old log is dropped.
-        edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
-    }
-    let unlink_rewritten = || {
-        rewritten.iter().for_each(|(segment, _)| unlink_segment(fs, folder, segment.id));
-    };
-    opening.replayed = stopwatch.lap();
-    let is_changed = edit != VersionEdit::default()
-        || (!continues && !state.logs.is_empty())
-        || tables.next_file_id() > state.next_file_id;
-    if is_changed {
-        if let Some((ReplayedSegment { id, bytes, .. }, secret)) = rewritten {
-            edit.logs_created.push((id, secret));
-            edit.log_mark = Some(Position { file_id: id, offset: bytes });
-        }
-        if !continues {
-            // Drops all older segments. Later ones have higher ids.
-            let floor = rewritten.map(|(segment, _)| segment.id);
-            edit.log_floor = Some(floor.unwrap_or_else(|| tables.new_file_id()));
-        }
-        edit.next_file_id = Some(tables.next_file_id());
-    }
-    let applied = state.apply(&edit).map_err(|source| corrupt_state(folder, source));
-    applied.inspect_err(|_| unlink_rewritten())?;
-
-    let manifest_id = manifest.file_id;
-    if delete_orphans_early {
-        unlink_orphans(&tables, &names, &state, manifest_id)?;
-    }
-    let (trees, filters) = opened.into_trees(options, &tables, last_sequence);
-    trees.set_replayed(&memtables);
-    opening.filters = stopwatch.lap();
-    let (shared_fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
-    let manifest = match kept {
-        None => {
-            let created = ManifestFile::create(shared_fs, folder_path, manifest_id, state);
-            created.inspect_err(|error| {
-                if error.is_retryable() {
-                    // The old manifest is still the present one.
-                    unlink_rewritten();
-                }
-            })?
-        }
-        Some(loaded) => {
-            let mut manifest = ManifestFile::reopen(shared_fs, folder_path, loaded)?;
-            if is_changed {
-                let _ = manifest.append(&edit, || tables.new_file_id())?;
-            }
-            manifest
-        }
-    };
-    opening.manifest = stopwatch.lap();
-    let manifest_id = manifest.position().file_id;
-    unlink_orphans(&tables, &names, manifest.state(), manifest_id)?;
-    let rewritten = rewritten.map(|(segment, _)| segment);
-    let continued = if continues { segments } else { rewritten.into_iter().collect() };
-    let value_files = BTreeSet::new();
-    Ok(Beginning {
-        manifest,
-        tables,
-        trees,
-        last_sequence,
-        continued,
-        value_files,
-        filters,
-        opening,
-    })
-}
-
-/// Measures the duration of each part.
-pub(super) struct Stopwatch<'a> {
-    clock: &'a dyn Clock,
-    last: Duration,
-}
-
-impl<'a> Stopwatch<'a> {
-    pub(super) fn start(clock: &'a dyn Clock) -> Self {
-        Self { clock, last: clock.now() }
-    }
-
-    /// Returns the time since the start, or since the last call.
-    pub(super) fn lap(&mut self) -> Duration {
-        let now = self.clock.now();
-        now.saturating_sub(mem::replace(&mut self.last, now))
-    }
 }

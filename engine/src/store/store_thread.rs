@@ -1,4 +1,4 @@
-//! Threads of an open store besides its workers.
+//! A thread of an open store.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -72,7 +72,7 @@ impl Drop for StoreThread {
         let thread = self.thread.take();
         // A thread whose work drops the last handle, in a listener, cannot wait for itself.
         if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id()) {
-            // A panic ends the work alone.
+            // A panic ends the work alone. A worker has reported it already.
             let _ = thread.join();
         }
     }

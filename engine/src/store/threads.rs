@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use super::{Store, scheduler::Scheduler, store_thread::StoreThread};
-use crate::{
-    Error, Result,
-    sync::thread::{self, JoinHandle},
-};
+use crate::Result;
 
 /// Threads of an open store.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    workers: Vec<JoinHandle<()>>,
+    workers: Vec<StoreThread>,
     /// Writes the file `STATS`. Workers may be busy with a long compaction.
     stats_writer: Option<StoreThread>,
     /// Refreshes a store that follows another process.
@@ -74,26 +71,18 @@ impl Threads {
     /// Waits for the end of all threads of a store that shuts down, except the one that writes the
     /// last statistics.
     pub(super) fn end(self) -> Option<StoreThread> {
-        drop((self.refresher, self.syncer));
-        for worker in self.workers {
-            // A worker that drops the last handle, in a listener, cannot wait for itself. A worker
-            // that panicked has reported it already.
-            if worker.thread().id() != thread::current().id() {
-                let _ = worker.join();
-            }
-        }
+        drop((self.refresher, self.syncer, self.workers));
         self.stats_writer
     }
 }
 
-fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
-    let shared = Arc::clone(store);
-    let thread = thread::Builder::new().name(format!("sievedb-worker-{number}"));
-    let started = thread.spawn(move || {
+fn start_worker(store: &Arc<Store>, number: usize) -> Result<StoreThread> {
+    let work = move |store: &Store| {
         if number == 0 {
-            shared.tables.filter_arena.use_huge_pages();
+            store.tables.filter_arena.use_huge_pages();
         }
-        Scheduler::work(&shared);
-    });
-    started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
+        Scheduler::work(store);
+    };
+    // The shutdown of the scheduler stops the workers.
+    StoreThread::start(&format!("sievedb-worker-{number}"), store, work, || {})
 }

@@ -141,21 +141,15 @@ impl StoredWhole {
 
     fn load_prefix(&self, arena: &FilterArena) -> FilterState {
         let Self { source, identity, place, own_file, .. } = self;
-        let state = match own_file {
-            Some(id) => FilterState::load_file(&**source, identity, *id, *place, arena),
-            None => FilterState::load(&**source, identity, Some(*place), arena),
-        };
+        let state = FilterState::load(&**source, identity, *own_file, *place, arena);
         self.note(&state, state.memory_bytes());
         state
     }
 
     fn load_range(&self, meta: &TableMeta, arena: &FilterArena) -> FilterState<RangeFilter> {
         let Self { source, identity, place, own_file, .. } = self;
-        let (source, bounds) = (&**source, (&*meta.bounds.smallest, &*meta.bounds.largest));
-        let state = match own_file {
-            Some(id) => FilterState::load_range_file(source, identity, *id, *place, bounds, arena),
-            None => FilterState::load_range(source, identity, Some(*place), bounds, arena),
-        };
+        let bounds = (&*meta.bounds.smallest, &*meta.bounds.largest);
+        let state = FilterState::load_range(&**source, identity, *own_file, *place, bounds, arena);
         self.note(&state, state.range_memory_bytes());
         state
     }

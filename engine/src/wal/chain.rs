@@ -5,14 +5,14 @@
 //! extends from the newest named segment. Other segments are orphans: their creation was
 //! interrupted, or an interrupted recovery created them.
 
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use sievedb_format::{Corruption, FileHeader, FileKind};
 
 use crate::{
     Error, Result,
     file_name::FileName,
-    fs::Fs,
+    fs::{Fs, existing},
     log::{Next, Position, Reader, Record, RecordType, Start},
 };
 
@@ -54,10 +54,7 @@ impl Segment {
     /// Opens the segment after its start record. Only the segment being read is open: a log may
     /// have more segments than a process has descriptors.
     pub(super) fn open(&self, source: &Segments<'_>) -> Result<Reader> {
-        let mut reader = source.open(self.id)?;
-        source.check_header(&mut reader)?;
-        let begun = read_start(&mut reader)?;
-        begun.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
+        let (mut reader, _) = source.open_begun(self.id)?;
         if let Some(limit) = self.limit {
             reader.set_limit(limit);
         }
@@ -91,10 +88,7 @@ impl Chain {
     /// Adds the segments that the manifest names, up to the first wrong one.
     fn add_named(&mut self, source: &Segments<'_>) -> Result<()> {
         for &id in source.named {
-            let mut reader = source.open(id)?;
-            source.check_header(&mut reader)?;
-            let start = read_start(&mut reader)?;
-            let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
+            let (reader, start) = source.open_begun(id)?;
             if let Some(before) = self.segments.last() {
                 let (expected, found) = (before.id, start.previous);
                 if found.is_none_or(|found| found.file_id != expected) {
@@ -182,7 +176,21 @@ impl Chain {
     }
 }
 
-impl Segments<'_> {
+/// Those of a log whose manifest is unknown.
+static NO_SECRETS: BTreeMap<u64, u64> = BTreeMap::new();
+
+impl<'a> Segments<'a> {
+    /// Returns the segments `on_disk`, none of which must exist.
+    pub(crate) const fn unnamed(
+        fs: &'a Arc<dyn Fs>,
+        folder: &'a Path,
+        store_id: u128,
+        on_disk: &'a [u64],
+    ) -> Self {
+        let (named, secrets) = (&[], &NO_SECRETS);
+        Self { fs, folder, store_id, named, secrets, floor: 0, on_disk, written: None }
+    }
+
     /// Returns the ids of the segments that may be the log, without a manifest: one or several
     /// logs, oldest first. Each extends back as far as its start records do. Unreadable segments
     /// are included, as damage.
@@ -255,23 +263,42 @@ impl Segments<'_> {
         self.secrets.get(&id).map_or(Ok(()), |&expected| check_secret(reader, expected))
     }
 
+    /// Opens a segment. Returns `None` if its file is missing.
+    fn open_existing(&self, id: u64) -> Result<Option<Reader>> {
+        let path = FileName::Log(id).path(self.folder);
+        let file = existing(self.fs.open(&path)).map_err(|e| Error::io("open", &path, e))?;
+        let Some(file) = file else { return Ok(None) };
+        let mut reader = Reader::new(file, path, id)?.with_values(self.fs, self.folder);
+        if let Some(end) = self.written.filter(|end| end.file_id == id) {
+            reader.cut(end.offset);
+        }
+        Ok(Some(reader))
+    }
+
     /// Opens a segment that must exist.
     fn open(&self, id: u64) -> Result<Reader> {
-        let path = FileName::Log(id).path(self.folder);
-        match self.fs.open(&path) {
-            Ok(file) => {
-                let reader = Reader::new(file, path, id)?;
-                let mut reader = reader.with_values(self.fs, self.folder);
-                if let Some(end) = self.written.filter(|end| end.file_id == id) {
-                    reader.cut(end.offset);
-                }
-                Ok(reader)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Error::corrupt(path, 0, Corruption::Missing { what: "segment of the log" }))
-            }
-            Err(error) => Err(Error::io("open", path, error)),
-        }
+        let missing = || {
+            let path = FileName::Log(id).path(self.folder);
+            Error::corrupt(path, 0, Corruption::Missing { what: "segment of the log" })
+        };
+        self.open_existing(id)?.ok_or_else(missing)
+    }
+
+    /// Opens a segment that must exist, after its start record.
+    pub(super) fn open_begun(&self, id: u64) -> Result<(Reader, Start)> {
+        self.begin(self.open(id)?)
+    }
+
+    /// Opens a segment after its start record. Returns `None` if its file is missing.
+    pub(super) fn open_existing_begun(&self, id: u64) -> Result<Option<(Reader, Start)>> {
+        self.open_existing(id)?.map(|reader| self.begin(reader)).transpose()
+    }
+
+    fn begin(&self, mut reader: Reader) -> Result<(Reader, Start)> {
+        self.check_header(&mut reader)?;
+        let start = read_start(&mut reader)?;
+        let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
+        Ok((reader, start))
     }
 
     /// Opens a segment that no manifest names. Returns `None` if its creation was interrupted.
@@ -302,7 +329,7 @@ fn continues(segment: Option<&Segment>, end: u64) -> bool {
 }
 
 /// Rejects a segment whose header has another secret.
-pub(super) fn check_secret(reader: &Reader, expected: u64) -> Result<()> {
+fn check_secret(reader: &Reader, expected: u64) -> Result<()> {
     let (what, found) = ("secret of the log segment", reader.secret());
     if expected == found {
         return Ok(());
@@ -311,7 +338,7 @@ pub(super) fn check_secret(reader: &Reader, expected: u64) -> Result<()> {
 }
 
 /// Returns the start record, or the reason for its lack.
-pub(super) fn read_start(reader: &mut Reader) -> Result<Result<Start, Corruption>> {
+fn read_start(reader: &mut Reader) -> Result<Result<Start, Corruption>> {
     let offset = reader.offset();
     match reader.next()? {
         Next::Record(Record { record_type: RecordType::Start, payload, .. }) => {

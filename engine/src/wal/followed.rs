@@ -7,17 +7,16 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use sievedb_format::{FileHeader, FileKind, SequenceNumber};
+use sievedb_format::SequenceNumber;
 
 use super::{
-    chain::{check_secret, read_start},
+    chain::Segments,
     replay::{ReplayedBatch, ReplayedSegment, check_batch},
 };
 use crate::{
-    Error, Result,
-    file_name::FileName,
-    fs::{Fs, existing},
-    log::{Next, Position, Reader, RecordType},
+    Result,
+    fs::Fs,
+    log::{Next, Position, Reader, RecordType, Start},
 };
 
 /// The part of a log read so far.
@@ -87,19 +86,22 @@ impl FollowedLog {
                 return Ok(if is_empty { Followed::ToEnd } else { Followed::Interrupted });
             };
             if self.reader.is_none() {
-                let Some(secret) = logs.get(&id) else { return Ok(Followed::Interrupted) };
-                let Some((mut reader, _)) = self.open(id, *secret)? else {
+                if !logs.contains_key(&id) {
+                    return Ok(Followed::Interrupted);
+                }
+                let Some((mut reader, _)) = self.open(id, logs)? else {
                     return Ok(Followed::Interrupted);
                 };
                 reader.resume(bytes);
                 self.reader = Some(reader);
             }
             let next = match logs.range(id + 1..).next() {
-                Some((&next, &secret)) => {
-                    let Some((reader, previous)) = self.open(next, secret)? else {
+                Some((&next, _)) => {
+                    let Some((reader, start)) = self.open(next, logs)? else {
                         return Ok(Followed::Interrupted);
                     };
-                    let previous = previous.filter(|it| it.file_id == id && it.offset >= bytes);
+                    let previous =
+                        start.previous.filter(|it| it.file_id == id && it.offset >= bytes);
                     let Some(end) = previous else { return Ok(Followed::Interrupted) };
                     Some((next, reader, end.offset))
                 }
@@ -165,18 +167,10 @@ impl FollowedLog {
         Ok(reader.offset())
     }
 
-    /// Opens a segment after its start record. Also returns the end of the previous segment.
-    /// Returns `None` if the file is missing.
-    fn open(&self, id: u64, secret: u64) -> Result<Option<(Reader, Option<Position>)>> {
-        let path = FileName::Log(id).path(&self.folder);
-        let file = existing(self.fs.open(&path)).map_err(|e| Error::io("open", &path, e))?;
-        let Some(file) = file else { return Ok(None) };
-        let reader = Reader::new(file, path, id)?;
-        let mut reader = reader.with_values(&self.fs, &self.folder);
-        reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, id))?;
-        check_secret(&reader, secret)?;
-        let start = read_start(&mut reader)?;
-        let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
-        Ok(Some((reader, start.previous)))
+    /// Opens one of the segments `logs` after its start record. Returns `None` if the file is
+    /// missing.
+    fn open(&self, id: u64, logs: &BTreeMap<u64, u64>) -> Result<Option<(Reader, Start)>> {
+        let unnamed = Segments::unnamed(&self.fs, &self.folder, self.store_id, &[]);
+        Segments { secrets: logs, ..unnamed }.open_existing_begun(id)
     }
 }

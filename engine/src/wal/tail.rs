@@ -3,20 +3,15 @@
 //! Takes no lock: the caller passes the segment with the next batch, and its written length. A tail
 //! may read another process's log: then the manifest and the start records name the segments.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
-use sievedb_format::{Corruption, FileHeader, FileKind, SequenceNumber};
+use sievedb_format::{Corruption, SequenceNumber};
 
-use super::{
-    batch::Batch,
-    chain::{check_secret, read_start},
-    replay::check_batch,
-};
+use super::{batch::Batch, chain::Segments, replay::check_batch};
 use crate::{
     Error, Result,
-    file_name::FileName,
     fs::Fs,
-    log::{Next, Reader, RecordType},
+    log::{Next, Position, Reader, RecordType},
 };
 
 /// The written part of a segment.
@@ -105,21 +100,11 @@ impl LogTail {
     }
 
     fn open_segment(&self, segment: &TailSegment) -> Result<OpenSegment> {
-        let path = FileName::Log(segment.id).path(&self.folder);
-        let file = match self.fs.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let missing = Corruption::Missing { what: "segment of the log" };
-                return Err(Error::corrupt(path, 0, missing));
-            }
-            opened => opened.map_err(|error| Error::io("open", &path, error))?,
-        };
-        let reader = Reader::new(file, path, segment.id)?;
-        let mut reader = reader.with_values(&self.fs, &self.folder);
-        reader.cut(segment.bytes);
-        reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, segment.id))?;
-        segment.secret.map_or(Ok(()), |expected| check_secret(&reader, expected))?;
-        let begun = read_start(&mut reader)?;
-        begun.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
+        let secrets = segment.secret.map(|secret| (segment.id, secret)).into_iter().collect();
+        let written = Some(Position { file_id: segment.id, offset: segment.bytes });
+        let unnamed = Segments::unnamed(&self.fs, &self.folder, self.store_id, &[]);
+        let source = Segments { secrets: &secrets, written, ..unnamed };
+        let (reader, _) = source.open_begun(segment.id)?;
         Ok(OpenSegment { reader, last: 0 })
     }
 }

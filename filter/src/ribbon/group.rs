@@ -5,7 +5,7 @@ use core::ops::Index;
 
 use super::shape::GroupShape;
 use crate::arena::{FilterArena, Slice};
-use crate::line::prefetch_at;
+use crate::prefetch::prefetch_at;
 
 pub(crate) const LINE_WORDS: usize = 8;
 

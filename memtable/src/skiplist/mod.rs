@@ -25,7 +25,8 @@ use std::{
     },
 };
 
-use sievedb_format::{InternalKey, Trailer, prefetch::prefetch};
+use sievedb_filter::prefetch::prefetch;
+use sievedb_format::{InternalKey, Trailer};
 
 use crate::{
     arena::{Arena, WORD_ALIGN, WORD_BYTES},

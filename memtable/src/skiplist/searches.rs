@@ -9,7 +9,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use sievedb_format::{InternalKey, prefetch::prefetch};
+use sievedb_filter::prefetch::prefetch;
+use sievedb_format::InternalKey;
 
 use super::{HEIGHT_MAX, Head, Neighbors, Node, SkipList, as_ptr};
 

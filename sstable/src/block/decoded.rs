@@ -7,10 +7,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb_format::{
-    Corruption, InternalKey, SequenceNumber, Trailer,
-    prefetch::{LINE_BYTES, prefetch},
-};
+use sievedb_filter::{LINE_BYTES, prefetch::prefetch};
+use sievedb_format::{Corruption, InternalKey, SequenceNumber, Trailer};
 
 use super::{
     BlockRole,

@@ -29,7 +29,7 @@ use std::{
     },
 };
 
-use sievedb_format::prefetch::{LINE_BYTES, prefetch};
+use sievedb_filter::{LINE_BYTES, prefetch::prefetch};
 
 use super::BlockInner;
 use crate::sync::{ArcSwapOption, Guard, Mutex};

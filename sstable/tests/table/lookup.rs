@@ -276,9 +276,9 @@ fn an_unreadable_filter_is_unusable() {
         }
     }
     let built = build(&numbered(100), TableOptions::new());
-    let handle = built.summary.filter;
-    let source = BadFilter(built.bytes.into(), handle.unwrap().offset);
-    let filter = FilterState::load(&source, &IDENTITY, handle, &FilterArena::heap());
+    let handle = built.summary.filter.unwrap();
+    let source = BadFilter(built.bytes.into(), handle.offset);
+    let filter = FilterState::load(&source, &IDENTITY, None, handle, &FilterArena::heap());
     assert!(matches!(filter, FilterState::Unusable(FilterUnusable::Io(_))), "{filter:?}");
 }
 

@@ -109,8 +109,8 @@ fn a_prefix_filter_of_another_extractor_is_refused() {
     }
     // Point filter and prefix filter are not interchangeable.
     let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes.clone()));
-    let points =
-        FilterState::load(&*source, &IDENTITY, built.summary.prefix_filter, &FilterArena::heap());
+    let prefixes = built.summary.prefix_filter.unwrap();
+    let points = FilterState::load(&*source, &IDENTITY, None, prefixes, &FilterArena::heap());
     assert!(refused(&points), "{points:?}");
     let mut swapped = built;
     swapped.summary.prefix_filter = swapped.summary.filter;

@@ -34,7 +34,9 @@ fn load(built: &Built, bytes: &[u8]) -> FilterState<RangeFilter> {
     let (source, summary) = (Bytes::copy_from_slice(bytes), &built.summary);
     let bounds = (&*summary.bounds.smallest, &*summary.bounds.largest);
     let heap = FilterArena::heap();
-    FilterState::load_range(&source, &built.identity, summary.range_filter, bounds, &heap)
+    summary.range_filter.map_or(FilterState::None, |handle| {
+        FilterState::load_range(&source, &built.identity, None, handle, bounds, &heap)
+    })
 }
 
 fn is_refused(filter: &FilterState<RangeFilter>) -> bool {

@@ -7,8 +7,8 @@ use proptest::test_runner::{Config, RngSeed};
 use sievedb_filter::FilterArena;
 use sievedb_format::{Annotation, InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_sstable::{
-    self as sstable, BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableCursor,
-    TableIdentity, TableOptions, TableOrigin, TableSource, TableSummary, TableWriter,
+    self as sstable, BlockCache, FilterHandle, FilterState, PrefixExtractor, ReadError, Table,
+    TableCursor, TableIdentity, TableOptions, TableOrigin, TableSource, TableSummary, TableWriter,
 };
 
 pub(crate) const IDENTITY: TableIdentity = TableIdentity {
@@ -89,6 +89,13 @@ pub(crate) fn build_with(
     Built { bytes, summary, identity }
 }
 
+fn load(bytes: &[u8], identity: &TableIdentity, handle: Option<FilterHandle>) -> FilterState {
+    let (source, heap) = (Bytes::copy_from_slice(bytes), FilterArena::heap());
+    handle.map_or(FilterState::None, |handle| {
+        FilterState::load(&source, identity, None, handle, &heap)
+    })
+}
+
 impl Built {
     /// Opens `bytes` with the identity and length of this table.
     pub(crate) fn open_bytes(&self, bytes: Vec<u8>, cache_bytes: u64) -> Result<Table, ReadError> {
@@ -99,8 +106,7 @@ impl Built {
 
     /// Loads the point filter of this table from `bytes`.
     pub(crate) fn filter_in(&self, bytes: &[u8]) -> FilterState {
-        let source = Bytes::copy_from_slice(bytes);
-        FilterState::load(&source, &self.identity, self.summary.filter, &FilterArena::heap())
+        load(bytes, &self.identity, self.summary.filter)
     }
 
     /// Loads the prefix filter of this table for `extractor` from `bytes`.
@@ -109,10 +115,9 @@ impl Built {
         bytes: &[u8],
         extractor: &PrefixExtractor,
     ) -> FilterState {
-        let source = Bytes::copy_from_slice(bytes);
         let hash_seed = extractor.hash_seed(self.identity.hash_seed);
         let identity = TableIdentity { hash_seed, ..self.identity };
-        FilterState::load(&source, &identity, self.summary.prefix_filter, &FilterArena::heap())
+        load(bytes, &identity, self.summary.prefix_filter)
     }
 
     pub(crate) fn filter(&self) -> FilterState {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     case::Case,
-    enumerate::{Extent, enumerate, on_two_threads, run_case},
+    enumerate::{Extent, enumerate, on_two_threads, run_case, verdict},
     kill::kill_everywhere,
     settings::{bounded_options, from_env, report, seed},
     workload::{WORKLOADS, Workload, workload},
@@ -45,24 +45,12 @@ fn every_crash_leaves_a_legal_state() {
     }
     let extent = Extent::usual(seed);
     let (only, workloads) = chosen();
-    let results = on_two_threads(&workloads, |workload| enumerate(workload, &options, &extent));
-    let mut states = 0;
-    let mut violations = Vec::new();
-    for (workload, result) in workloads.iter().zip(results) {
-        match result {
-            Ok(count) => {
-                report(&format!("crash enumeration: {count:>6} states of {}", workload.name));
-                states += count;
-            }
-            Err(violation) => violations.push(violation.to_string()),
-        }
-    }
-    report(&format!(
-        "crash enumeration: {states} states of {} workloads, {} violations",
-        workloads.len(),
-        violations.len()
-    ));
-    assert!(violations.is_empty(), "{}", violations.join("\n\n"));
+    let results = on_two_threads(&workloads, |workload| {
+        enumerate(workload, &options, &extent).inspect(|states| {
+            report(&format!("crash enumeration: {states:>6} states of {}", workload.name));
+        })
+    });
+    let states = verdict("crash enumeration", "states", results);
     assert!(states >= STATES_MIN || !only.is_empty(), "only {states} states");
 }
 
@@ -80,10 +68,8 @@ fn every_crash_of_several_ranges_leaves_a_legal_state() {
     let seed = seed("crash enumeration of several ranges", 1);
     let options = move |disk: Arc<MemoryFs>| bounded_options(disk, seed).compaction_ranges(3);
     let extent = Extent { random: 1, alone_max: 2, second_every: 80, ..Extent::usual(seed) };
-    let states = on_two_threads(&NAMES, |name| enumerate(workload(name), &options, &extent));
-    let states: Result<Vec<_>, _> = states.into_iter().collect();
-    let states: usize = states.unwrap_or_else(|violation| panic!("{violation}")).iter().sum();
-    report(&format!("crash enumeration of several ranges: {states} states"));
+    let results = on_two_threads(&NAMES, |name| enumerate(workload(name), &options, &extent));
+    let states = verdict("crash enumeration of several ranges", "states", results);
     assert!(states > 1_000, "only {states} states");
 }
 
@@ -96,14 +82,6 @@ fn restart_after_a_kill_depends_on_synced_data_only() {
     let every = from_env("SIEVE_KILL_EVERY", if is_long { 3 } else { 6 });
     let (_, workloads) = chosen();
     let results = on_two_threads(&workloads, |workload| kill_everywhere(workload, every, seed));
-    let (mut states, mut wrong) = (0, Vec::new());
-    for result in results {
-        match result {
-            Ok(count) => states += count,
-            Err(text) => wrong.push(text),
-        }
-    }
-    report(&format!("kills: {states} states, {} violations", wrong.len()));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    let states = verdict("kills", "states", results);
     assert!(states > 0, "no kill at all");
 }

@@ -8,11 +8,10 @@ use std::{
 };
 
 use sievedb::{Bytes, ChangeRetention, Db, Durability, Error, RootKey, StaticKeys, fs::Fs};
-use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{
-    enumerate::on_two_threads,
+    cuts::cut_power,
     hook_fs::HookFs,
-    rng::mix,
     settings::{STORE_DIR, report, seed, small_options},
 };
 
@@ -78,41 +77,29 @@ fn every_crash_of_a_reencryption_leaves_the_store() {
     db.reencrypt().unwrap();
     let ended = disk.operations();
     drop(db);
-    let cuts: Vec<_> = (began..=disk.operations()).collect();
-    let results = on_two_threads(&cuts, |&at| {
-        let lot = mix(seed ^ at as u64);
-        let losses = [
-            Loss::Nothing,
-            Loss::Everything,
-            Loss::Random { seed: lot, torn: true },
-            Loss::Random { seed: mix(lot), torn: false },
-        ];
-        for loss in losses {
-            let left = Arc::new(disk.crash(at, &loss));
-            // After the call the first key is not needed.
-            let keys = match at >= ended {
-                true => Arc::new(StaticKeys::new(2, RootKey::new([2; 32]))),
-                false => keys(2),
-            };
-            let db = small_options(on(&left)).encryption(keys).open(STORE_DIR);
-            let db = db.map_err(|error| format!("{at}, {loss:?}: {error:?}"))?;
-            if entries(&db) != want || !db.verify().unwrap().is_good() {
-                return Err(format!("{at}, {loss:?}: other entries"));
-            }
-            let names = left.list(Path::new(STORE_DIR)).unwrap();
-            if names.iter().any(|name| name.ends_with(".tmp")) {
-                return Err(format!("{at}, {loss:?}: a temporary file is left: {names:?}"));
-            }
-            if db.reencrypt().unwrap().key_ids != [2] {
-                return Err(format!("{at}, {loss:?}: the first key is left"));
-            }
+    let states = cut_power(&disk, began, seed, |left, at| {
+        // After the call the first key is not needed.
+        let keys = match at >= ended {
+            true => Arc::new(StaticKeys::new(2, RootKey::new([2; 32]))),
+            false => keys(2),
+        };
+        let db = small_options(on(left)).encryption(keys).open(STORE_DIR);
+        let db = db.map_err(|error| format!("{error:?}"))?;
+        if entries(&db) != want || !db.verify().unwrap().is_good() {
+            return Err("other entries".to_owned());
         }
-        Ok(())
+        let names = left.list(Path::new(STORE_DIR)).unwrap();
+        if names.iter().any(|name| name.ends_with(".tmp")) {
+            return Err(format!("a temporary file is left: {names:?}"));
+        }
+        if db.reencrypt().unwrap().key_ids != [2] {
+            return Err("the first key is left".to_owned());
+        }
+        Ok(1)
     });
-    let wrong: Vec<_> = results.into_iter().filter_map(Result::err).collect();
-    report(&format!("crashes of reencryptions: {} cuts, {} violations", cuts.len(), wrong.len()));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(cuts.len() > 20, "only {} cuts", cuts.len());
+    let states = states.unwrap_or_else(|violation| panic!("{violation}"));
+    report(&format!("crashes of reencryptions: {states} states"));
+    assert!(states > 80, "only {states} states");
 }
 
 /// The file is reported, and does not keep the others from being rewritten.

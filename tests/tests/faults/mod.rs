@@ -6,7 +6,7 @@ pub(crate) mod sweep;
 use sievedb::planted::PlantedBug;
 use sievedb_doubles::Times;
 use sievedb_tests::{
-    enumerate::on_two_threads,
+    enumerate::{on_two_threads, verdict},
     settings::{from_env, report, seed, small_options},
     workload::workload,
 };
@@ -66,18 +66,7 @@ fn failed_call_loses_no_acknowledged_write() {
         let first = seed("error sweep", 1) as usize % 3;
         trials = trials.into_iter().skip(first).step_by(3).collect();
     }
-    let results = on_two_threads(&trials, run);
-    let wrong: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-    let struck = results.iter().filter(|result| matches!(result, Ok(true))).count();
-    report(&format!(
-        "error sweep: {} trials of {} workloads, {struck} of them failed calls, {} violations",
-        trials.len(),
-        WORKLOADS.len(),
-        wrong.len()
-    ));
-    let shown: Vec<_> =
-        wrong.iter().take(from_env("SIEVE_SHOWN", 10)).map(|text| text.as_str()).collect();
-    assert!(wrong.is_empty(), "{} violations, first ones:\n{}", wrong.len(), shown.join("\n\n"));
+    let struck = verdict("error sweep", "failed calls", on_two_threads(&trials, run));
     assert!(!only.is_empty() || struck * 10 > trials.len() * 9, "most trials must strike");
 }
 
@@ -95,10 +84,7 @@ fn failed_call_of_several_ranges_loses_no_acknowledged_write() {
         trials.extend((first..calls).step_by(5).map(of));
     }
     let results = on_two_threads(&trials, |trial| run_with(trial, opening, opening));
-    let struck: Result<Vec<_>, _> = results.into_iter().collect();
-    let struck = struck.unwrap_or_else(|violation| panic!("{violation}"));
-    let struck = struck.iter().filter(|struck| **struck).count();
-    report(&format!("error sweep of several ranges: {} trials, {struck} failed", trials.len()));
+    let struck = verdict("error sweep of several ranges", "failed calls", results);
     assert!(struck * 2 > trials.len(), "most trials must strike");
 }
 

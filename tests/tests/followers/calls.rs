@@ -11,7 +11,7 @@ use sievedb::{Db, Durability, Options, Snapshot, fs::AppendFile, fs::Fs, planted
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     check::guarded,
-    enumerate::on_two_threads,
+    enumerate::{on_two_threads, verdict},
     history::{CrashPoint, History},
     layer::{Layer, Layered},
     model::Model,
@@ -240,13 +240,7 @@ fn follower_shows_a_prefix_at_every_call_of_its_writer() {
         let followed = follow(workload, None, mix(seed), |options| options);
         followed.map_err(|text| format!("workload {}: {text}", workload.name))
     });
-    let wrong: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-    let states: usize = results.iter().flatten().sum();
-    report(&format!("followed calls: {states} states, {} violations", wrong.len()));
-    for text in &wrong {
-        report(text);
-    }
-    assert!(wrong.is_empty(), "{} workloads have violations", wrong.len());
+    let states = verdict("followed calls", "states", results);
     assert!(!only.is_empty() || states > 2_500, "only {states} states");
 }
 

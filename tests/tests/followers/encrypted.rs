@@ -5,9 +5,9 @@ use std::sync::Arc;
 use sievedb::{Error, Options, RootKey, StaticKeys, fs::Fs, fs::RealFs};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
-    enumerate::on_two_threads,
+    enumerate::{on_two_threads, verdict},
     rng::mix,
-    settings::{STORE_DIR, report, seed, small_options},
+    settings::{STORE_DIR, seed, small_options},
     workload::workload,
 };
 
@@ -29,10 +29,7 @@ fn follower_of_an_encrypted_store_shows_a_prefix_at_every_call() {
         let followed = calls::follow(workload(name), None, mix(seed), |it| encrypted(it, 1));
         followed.map_err(|text| format!("workload {name}: {text}"))
     });
-    let wrong: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-    let states: usize = results.iter().flatten().sum();
-    report(&format!("followed encrypted calls: {states} states, {} violations", wrong.len()));
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    let states = verdict("followed encrypted calls", "states", results);
     assert!(states > 150, "only {states} states");
 }
 

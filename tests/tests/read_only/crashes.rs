@@ -7,12 +7,12 @@ use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     case::{Case, Cut},
     check::guarded,
-    enumerate::{on_two_threads, record},
+    enumerate::{on_two_threads, record, verdict},
     history::Universe,
     model::Model,
     observe::observe,
     rng::mix,
-    settings::{STORE_DIR, bounded_options, from_env, report, seed},
+    settings::{STORE_DIR, bounded_options, from_env, seed},
     workload::{WORKLOADS, Workload},
 };
 
@@ -30,10 +30,7 @@ fn read_only_open_after_a_crash_equals_recovery() {
         guarded(|| compare_all(workload, seed, is_long))
             .map_err(|text| format!("workload {}: {text}", workload.name))
     });
-    let wrong: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-    let states: usize = results.iter().flatten().sum();
-    report(&format!("crashes and read-only: {states} states, {} violations", wrong.len()));
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    let states = verdict("crashes and read-only", "states", results);
     assert!(states >= STATES_MIN, "only {states} states");
 }
 

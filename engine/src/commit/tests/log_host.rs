@@ -1,7 +1,6 @@
 //! A minimal store for the log.
 
 use std::{
-    collections::BTreeMap,
     path::Path,
     sync::{
         Arc, Mutex as StdMutex, OnceLock,
@@ -158,16 +157,8 @@ impl Host {
         let crashed: Arc<dyn Fs> = Arc::new(memory.crash(memory.operations(), loss));
         let folder = Path::new(FOLDER);
         let on_disk = segment_ids(&crashed.list(folder).unwrap());
-        let segments = Segments {
-            fs: &crashed,
-            folder,
-            store_id: STORE,
-            named: &named,
-            secrets: &BTreeMap::new(),
-            floor: 0,
-            on_disk: &on_disk,
-            written: None,
-        };
+        let segments = Segments::unnamed(&crashed, folder, STORE, &on_disk);
+        let segments = Segments { named: &named, ..segments };
         let mut logged = Vec::new();
         let replayed = replay(&segments, mark, |replayed| {
             for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {

@@ -14,7 +14,7 @@ use crate::{
     compaction::choice::Compaction,
     read::{changed_trees::TreeIds, tree::Tree},
     store::Store,
-    store::compact::Chosen,
+    store::choose::Chosen,
     store::writer::throttle::{Debt, Pressure, pressure},
 };
 

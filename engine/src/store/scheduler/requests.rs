@@ -3,7 +3,12 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, slice, sync::Arc};
 
 use super::Scheduler;
-use crate::{Error, Result, iter::bounds::KeyBounds, read::tree::Tree, store::Store};
+use crate::{
+    Error, Result,
+    iter::bounds::KeyBounds,
+    read::tree::Tree,
+    store::{Store, writer::stall::Awaited},
+};
 
 /// A request to compact a range of a keyspace. Callers with the same range share it until it
 /// begins.
@@ -172,7 +177,7 @@ impl Store {
         self.retry_quarantined(tree);
         let next_file_id = || self.tables.next_file_id();
         let number = self.scheduler.request_range(tree, range, next_file_id)?;
-        let done = self.wait_for_work(None, |requests| {
+        let done = self.wait_for(Awaited::Any { compactions_of: None }, |requests| {
             tree.is_dropped() || !requests.is_pending(tree.id, number)
         });
         // Does nothing for a request that is done.

@@ -31,7 +31,7 @@ use crate::{
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
     iter::bounds::KeyBounds,
     read::changed_trees::TreeIds,
-    store::compact::{Chosen, Ended},
+    store::{choose::Chosen, compact::Ended},
     tests::{Random, seeds},
 };
 

@@ -3,21 +3,15 @@
 use std::time::Duration;
 
 use super::{Scheduler, State, requests::RangeRequests};
-use crate::{Error, Result, store::Store, sync::MutexGuard};
+use crate::{
+    Error, Result,
+    store::{Store, writer::stall::Awaited},
+    sync::MutexGuard,
+};
 
 /// Interval at which a waiting thread checks for work of another store of the pool, or for memory
 /// that a reader has freed.
 const INLINE_LOOKS: Duration = Duration::from_millis(10);
-
-/// Work that a thread waits for.
-#[derive(Debug, Clone, Copy)]
-enum Awaited {
-    Flushes,
-    /// Also compactions of this keyspace that no caller requested.
-    Any {
-        compactions_of: Option<u64>,
-    },
-}
 
 impl Scheduler {
     /// Waits until some work was done, or for 10 ms.
@@ -30,15 +24,9 @@ impl Scheduler {
         self.progress.notify_all();
     }
 
-    /// Returns the error of a full disk that stops background work; also one that stops only
-    /// compactions of the keyspace `compactions_of`.
-    pub(in crate::store) fn no_space(&self, compactions_of: Option<u64>) -> Option<Error> {
-        self.state.lock().no_space_for(Awaited::Any { compactions_of })
-    }
-
-    /// Returns the error of a full disk that stops flushes.
-    pub(in crate::store) fn no_space_for_flushes(&self) -> Option<Error> {
-        self.state.lock().no_space_for(Awaited::Flushes)
+    /// Returns the error of a full disk that stops the `awaited` work.
+    pub(in crate::store) fn no_space_for(&self, awaited: Awaited) -> Option<Error> {
+        self.state.lock().no_space_for(awaited)
     }
 }
 
@@ -56,31 +44,13 @@ impl State {
 }
 
 impl Store {
-    /// Waits until flushes make `done` return `true`.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_for_work`](Self::wait_for_work).
-    pub(in crate::store) fn wait_for_flushes(&self, mut done: impl FnMut() -> bool) -> Result<()> {
-        self.wait_for(Awaited::Flushes, |_| done())
-    }
-
-    /// Waits until background work makes `done` return `true`. `done` gets the requests to compact
-    /// ranges. `compactions_of` is the keyspace if that depends on compactions that no caller
-    /// requested.
+    /// Waits until the `awaited` work makes `done` return `true`. `done` gets the requests to
+    /// compact ranges.
     ///
     /// # Errors
     ///
     /// `done` cannot become true: the store is read-only or closed, or the disk is full.
-    pub(in crate::store) fn wait_for_work(
-        &self,
-        compactions_of: Option<u64>,
-        done: impl FnMut(&RangeRequests) -> bool,
-    ) -> Result<()> {
-        self.wait_for(Awaited::Any { compactions_of }, done)
-    }
-
-    fn wait_for(
+    pub(in crate::store) fn wait_for(
         &self,
         awaited: Awaited,
         mut done: impl FnMut(&RangeRequests) -> bool,
@@ -119,7 +89,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`wait_for_work`](Self::wait_for_work).
+    /// As [`wait_for`](Self::wait_for).
     pub(crate) fn wait_until_idle(&self) -> Result<()> {
         // A lookup may have held a filter for so long that its room was not used.
         self.filters.retry_stuck();

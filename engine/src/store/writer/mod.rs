@@ -472,13 +472,11 @@ impl Store {
                 self.scheduler.retry();
             }
             let is_over = || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
-            if reason == StallReason::Flushes {
-                // Not with the error of a compaction: flushes continue.
-                self.stall(|| self.wait_for_flushes(is_over))?;
-            } else {
+            let awaited = Stall::of_tree(tree, reason, None).awaited();
+            if reason != StallReason::Flushes {
                 self.scheduler.note_stopped(tree.id);
-                self.stall(|| self.wait_for_work(Some(tree.id), |_| is_over()))?;
             }
+            self.stall(|| self.wait_for(awaited, |_| is_over()))?;
         }
         Ok(())
     }

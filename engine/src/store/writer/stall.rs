@@ -13,6 +13,16 @@ pub(crate) enum OnStall {
     Refuse,
 }
 
+/// Work that a thread waits for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) enum Awaited {
+    Flushes,
+    /// Also requested compactions, and those of this keyspace that no caller requested.
+    Any {
+        compactions_of: Option<u64>,
+    },
+}
+
 /// A delay of a write by background work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stall {
@@ -33,9 +43,19 @@ impl Stall {
         Self { reason, delay, compactions_of: None }
     }
 
-    /// Returns whether a flush ends the delay.
-    const fn awaits_flush(self) -> bool {
-        matches!(self.reason, StallReason::MemtableMemory | StallReason::Flushes)
+    /// Returns a delay of a write to `tree` by its debt.
+    pub(super) fn of_tree(tree: &Tree, reason: StallReason, delay: Option<Duration>) -> Self {
+        let compactions_of = (reason != StallReason::Flushes).then_some(tree.id);
+        Self { compactions_of, ..Self::new(reason, delay) }
+    }
+
+    /// Returns the work that ends the delay.
+    pub(super) const fn awaited(self) -> Awaited {
+        match self.reason {
+            // Not with the error of a compaction: flushes continue.
+            StallReason::MemtableMemory | StallReason::Flushes => Awaited::Flushes,
+            _ => Awaited::Any { compactions_of: self.compactions_of },
+        }
     }
 }
 
@@ -125,9 +145,7 @@ impl Store {
                 Pressure::Delay(delay) => Some(delay),
                 Pressure::Stop => None,
             };
-            let reason = stall_reason(debt);
-            let compactions_of = (reason != StallReason::Flushes).then_some(tree.id);
-            return Ok(Some(Stall { compactions_of, ..Stall::new(reason, delay) }));
+            return Ok(Some(Stall::of_tree(tree, stall_reason(debt), delay)));
         }
         Ok(None)
     }
@@ -151,11 +169,7 @@ impl Store {
                 stall
             }
         };
-        let no_space = match stall.awaits_flush() {
-            true => self.scheduler.no_space_for_flushes(),
-            false => self.scheduler.no_space(stall.compactions_of),
-        };
-        no_space.map(Err)
+        self.scheduler.no_space_for(stall.awaited()).map(Err)
     }
 
     /// Waits until background work does not delay a write of `bytes` bytes to `trees`.

@@ -110,9 +110,7 @@ fn collect_from(
     let fs = &(Arc::clone(fs) as Arc<dyn Fs>);
     let on_disk = on_disk(&**fs)?;
     let folder = Path::new(FOLDER);
-    let (store_id, on_disk) = (STORE, &*on_disk);
-    let secrets = &BTreeMap::new();
-    let source = Segments { fs, folder, store_id, named, secrets, floor, on_disk, written: None };
+    let source = Segments { named, floor, ..Segments::unnamed(fs, folder, STORE, &on_disk) };
     let mut batches = Vec::new();
     let replayed = replay(&source, mark, |replayed| {
         for entry in &replayed.batch {

@@ -6,6 +6,7 @@ use super::{
     priorities::{self, add_runs, busy, claim, options, tree_of},
     *,
 };
+use crate::store::writer::stall::Awaited;
 
 const NO_MEMORY: i32 = 12;
 const NO_SPACE: i32 = 28;
@@ -134,7 +135,8 @@ fn a_flush_ends_no_pause_of_compactions() {
     assert!(!store.carry_out(&merge), "it fails");
     store.scheduler.retry_flushes();
     assert!(claim(db).is_none(), "the pause goes on");
-    assert!(store.scheduler.no_space(None).is_some());
+    let awaited = Awaited::Any { compactions_of: None };
+    assert!(store.scheduler.no_space_for(awaited).is_some());
     assert!(store.scheduler.state.lock().full_disk.flush_error().is_none());
     clock.advance(Duration::from_millis(500));
     let merge = claim(db).expect("the pause is over");
