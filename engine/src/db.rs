@@ -57,13 +57,13 @@ use crate::{
 ///
 /// # Keyspaces
 ///
-/// Methods that take keys or entries, or return them, use the default keyspace, which every store
-/// has: [`get`](Self::get), [`insert`](Self::insert), [`ingest`](Self::ingest),
-/// [`compact_range`](Self::compact_range), [`history`](Self::history). So do [`clear`](Self::clear),
-/// [`approximate_len`](Self::approximate_len), [`len`](Self::len) and [`room`](Self::room). All
-/// other methods cover the whole store: [`flush`](Self::flush) and [`compact`](Self::compact) work
-/// on all keyspaces. [`default_keyspace`](Self::default_keyspace) returns the handle of the default
-/// keyspace alone.
+/// Reads, writes, bulk loads, [`compact_range`](Self::compact_range) and
+/// [`history`](Self::history) use the default keyspace, which every store has. So do
+/// [`clear`](Self::clear), [`len`](Self::len), [`is_empty`](Self::is_empty),
+/// [`approximate_len`](Self::approximate_len) and [`room`](Self::room). All other methods cover the
+/// whole store: [`flush`](Self::flush) and [`compact`](Self::compact) work on all keyspaces, and
+/// [`changes`](Self::changes) returns the batches of all keyspaces.
+/// [`default_keyspace`](Self::default_keyspace) returns the handle of the default keyspace alone.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// Returns the directory of the store, as it was passed to the open.
+    /// Returns the directory of the store, as an absolute path. Symbolic links are not resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.store().tables.folder

@@ -41,8 +41,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// eprintln!("{text}");
 /// ```
 ///
-/// A wrapper of the store can return these errors, so their variants can be constructed. Match
-/// fields with `..`: releases that are not compatible may add some.
+/// The variants can be constructed, so that a wrapper of the store can return these errors. Match
+/// their fields with `..`: a breaking release may add fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
@@ -344,18 +344,18 @@ impl Error {
         matches!(self, Self::Io { source, .. } if !self.is_failed_sync() && is_full(source))
     }
 
-    /// Returns `true` if the same call may succeed later: the disk is [full](Self::is_no_space),
-    /// there is no file descriptor or memory, a system call was interrupted, or the key provider
-    /// failed. The store did not become [read-only](Self::ReadOnly). Wait before the retry: the
-    /// cause lasts until an operator or another process ends it.
+    /// Returns `true` if the same call may succeed later. The causes: a [full](Self::is_no_space)
+    /// disk, no file descriptor, no memory, an interrupted system call, or a failed call of the key
+    /// provider. The store did not become [read-only](Self::ReadOnly). Wait before the retry: most
+    /// causes last until an operator or another process removes them.
     ///
-    /// A write that failed so is not visible: repeat it. But a failed
-    /// [`CommitFuture`](crate::CommitFuture) leaves its write visible: call
-    /// [`Db::wait_durable`](crate::Db::wait_durable) instead.
+    /// A write that failed with such an error is not visible: repeat it. The exception is a failed
+    /// [`CommitFuture`](crate::CommitFuture), whose write stays visible: call
+    /// [`Db::wait_durable`](crate::Db::wait_durable).
     ///
     /// Returns `false` for errors with a remedy of their own: run a transaction again after a
     /// [`Conflict`](Self::Conflict), wait for room after [`WouldStall`](Self::WouldStall). After a
-    /// [failed sync](Self::is_failed_sync) only reopening the store helps.
+    /// [failed sync](Self::is_failed_sync) of a file of the store, reopen the store.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let is_known = !self.is_failed_sync();

@@ -91,8 +91,8 @@ impl Keyspace {
     /// Returns a handle of this keyspace whose writes have `durability`, instead of
     /// [`Options::durability`](crate::Options::durability). Costs a clone: reuse the handle.
     ///
-    /// Applies to single writes and conditional writes of the handle. Batches and transactions have
-    /// their own durability.
+    /// Applies to single writes and conditional writes of the handle. Commits of batches and
+    /// transactions do not use it: with `None` they have the durability of the options.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

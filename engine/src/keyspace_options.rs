@@ -241,13 +241,12 @@ impl KeyspaceOptions {
     /// Time to live of values that are written without one. More than zero, rounded up to whole
     /// milliseconds; default `None`: values do not expire.
     ///
-    /// Applies to `insert` of keyspaces, batches and transactions, to [ingested
-    /// values](crate::Keyspace::ingest), and to absent keys in conditional writes such as
-    /// [`fetch_update`](crate::Keyspace::fetch_update) and in
-    /// [`Transaction::merge`](crate::Transaction::merge), which keep the expiry of an existing
-    /// value. The time counts from the call; in a transaction
-    /// or an ingest, from its start. Does not apply to operands of
-    /// [`Keyspace::merge`](crate::Keyspace::merge), which never expire.
+    /// Applies to `insert` of keyspaces, batches and transactions, and to [ingested
+    /// values](crate::Keyspace::ingest). Also applies to conditional writes of absent keys, such as
+    /// [`fetch_update`](crate::Keyspace::fetch_update) and
+    /// [`Transaction::merge`](crate::Transaction::merge). An existing value keeps its expiry there.
+    /// The time counts from the call; in a transaction or an ingest, from its start. Does not apply
+    /// to operands of [`Keyspace::merge`](crate::Keyspace::merge), which never expire.
     /// [`insert_without_ttl`](crate::Keyspace::insert_without_ttl) writes a value that does not
     /// expire.
     ///

@@ -34,9 +34,9 @@
 //! ```
 //!
 //! [`Batch`] lists the atomic operations, and [`Transaction`] isolates several of them.
-//! [`Keyspace`] has conditional writes such as [`fetch_update`](Keyspace::fetch_update), values that
-//! [expire](Keyspace::insert_with_ttl), [range deletes](Keyspace::remove_range) and
-//! [merge operands](Keyspace::merge). [`Durability`] defines what a write survives. Settings are in
+//! [`Keyspace`] has conditional writes such as [`fetch_update`](Keyspace::fetch_update), values
+//! that [expire](Keyspace::insert_with_ttl), [range deletes](Keyspace::remove_range) and [merge
+//! operands](Keyspace::merge). [`Durability`] defines what a write survives. Settings are in
 //! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! Runs on Linux, tested on x86-64. Other Unix systems are untested, and it does not build on
@@ -48,8 +48,8 @@
 //! * `stream`: [`Changes`] as a `Stream`, by `Changes::into_stream`.
 //! * `object-store`: [`BackupSet`] in S3, GCS, Azure and others.
 //!
-//! The crates in signatures are exported, so that a program can use their versions: `bytes` as
-//! [`Bytes`], `object_store` and `tokio` with `object-store`, `futures_core` with `stream`.
+//! For types in signatures the crate exports [`Bytes`], the crates `object_store` and `tokio` (with
+//! `object-store`), and `futures_core` (with `stream`). So a program can use the same versions.
 
 // Test doubles use this crate by its public name.
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Error, filter_role::FilterRole};
 
-/// An event inside a store. Variants may gain fields: match those with `..`.
+/// An event inside a store. Releases may add fields to variants: match their fields with `..`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]

@@ -12,7 +12,6 @@
 //! | [`table_bounds`]      | range of user keys of a table, with exclusive ends            |
 //! | [`annotation`]        | annotated dumps, for `sieve dump`                             |
 //! | [`packed_keys`]       | binary search over the first bytes of keys                    |
-//! | [`prefetch`]          | memory prefetch                                               |
 //!
 //! Integers are little-endian. Nothing here does I/O.
 

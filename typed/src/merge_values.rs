@@ -9,8 +9,8 @@ use crate::codec::{Codec, Postcard};
 /// A [merge operator](MergeOperator) that combines a value with later operands of the same type by
 /// a function. The function must be associative, and must not change while its name is stored.
 ///
-/// A read decodes the value and all operands of its key. If decoding fails, reads of the key fail
-/// with [`sievedb::Error::MergeFailed`].
+/// A read decodes the value and all operands of its key, and encodes the result. If the codec
+/// refuses an operand or the result, reads of the key fail with [`sievedb::Error::MergeFailed`].
 ///
 /// Stored operands keep their type. Before `V` changes, fold them by a
 /// [migration](crate::Schema#migrations): operands that also decode as the new type would give

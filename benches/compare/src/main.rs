@@ -51,7 +51,8 @@ struct Options {
     /// Keys of 16 bytes, with values of 100 bytes.
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     keys: u64,
-    /// Short operations in each workload and round, if there is time.
+    /// Short operations in each workload and round, if there is time. Overwrites and deletes have
+    /// the number of `--keys` instead.
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     lookups: u64,
     /// Seconds after which a workload other than a load ends.
@@ -85,7 +86,7 @@ struct Options {
     /// Ratios of data to memory, separated by commas. Default: cached and ten-times.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     fits: Vec<Fit>,
-    /// Only what the promises need, of the engines that they name, a few seconds each.
+    /// Measures only the engines and workloads that the promises name: 1 s each, writes 5 s.
     #[arg(
         long,
         value_name = "TOPIC",

@@ -19,7 +19,7 @@ const TOTAL_PER_CENT: u64 = 115;
 pub(crate) struct Settings {
     /// Keys that `load` stores.
     pub(crate) keys: u64,
-    /// Maximum number of lookups and other short operations measured.
+    /// Maximum number of lookups and other short operations. `keys` limits overwrites and deletes.
     pub(crate) lookups: u64,
     /// Seconds after which a workload other than a load ends.
     pub(crate) seconds_max: f64,

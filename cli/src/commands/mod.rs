@@ -92,7 +92,7 @@ pub(crate) struct KeyArgs {
     keyspace: KeyspaceArgs,
     #[command(flatten)]
     notation: Notation,
-    /// Key of the entry.
+    /// Key to read or change.
     key: String,
 }
 

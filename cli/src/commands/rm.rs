@@ -5,8 +5,8 @@ use sievedb::Durability;
 use super::{Access, KeyArgs};
 use crate::error::Result;
 
-/// Removes a key, or a range of keys at the cost of one write, durably. Succeeds if a key is
-/// absent.
+/// Removes a key, or a range of keys that begins at KEY, at the cost of one write, durably.
+/// Succeeds if a key is absent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

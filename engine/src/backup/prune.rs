@@ -39,7 +39,7 @@ impl BackupSet {
     ///   [`Error::WrongKey`]: a record cannot be read. Nothing was removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned> {
         if !retention.has_rule() {
-            let allowed = "set a rule with a count above 0";
+            let allowed = "a rule with a count above 0 is required";
             return Err(Error::InvalidOption { name: "retention", allowed });
         }
         let _lock = self.lock()?;

@@ -54,7 +54,8 @@ impl Retention {
         self
     }
 
-    /// Returns `true` if a rule has a count above 0. Without one, all backups but one are removed.
+    /// Returns `true` if a rule has a count above 0. Otherwise only the newest backup of each store
+    /// would be kept.
     pub(super) fn has_rule(&self) -> bool {
         [self.last, self.daily, self.weekly, self.monthly].iter().any(|&count| count > 0)
     }

@@ -158,8 +158,8 @@ impl Changes {
     /// `None` if the stream [has ended](Self::is_ended).
     ///
     /// Requires no runtime. Reads files on the calling thread, and syncs the log if
-    /// [`ChangesOptions::durability`] requires it. With the feature `stream`, `Changes::into_stream`
-    /// returns a `futures_core::Stream` of this method.
+    /// [`ChangesOptions::durability`] requires it. With the feature `stream`,
+    /// `Changes::into_stream` returns a `futures_core::Stream` that calls this method.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ChangeBatch>>> {
         loop {
             if let Some(next) = self.next() {

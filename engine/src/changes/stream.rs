@@ -19,8 +19,8 @@ use crate::Result;
 pub struct ChangesStream(Changes);
 
 impl Changes {
-    /// Returns these changes as a `Stream`, which is no iterator: the methods of both have the same
-    /// names.
+    /// Returns the changes as a `Stream`. The type is not an `Iterator`, because `StreamExt` has
+    /// methods with the names of `Iterator`'s.
     ///
     /// ```
     /// use futures_util::StreamExt as _;

@@ -8,7 +8,8 @@
 //! | insert  | [`Write::insert`]           | none: memtables take concurrent inserts       |
 //! | publish | [`PublishQueue`]            | queue: visible in sequence order              |
 //!
-//! A short write that finds no other one takes these steps at once: see [`commit_sole`].
+//! A short write that finds no other one takes these steps under one hold of the locks of log files
+//! and placement: see [`commit_sole`].
 //!
 //! An asynchronous commit is published before its sync, and awaited as a [`DurableWait`].
 //!
@@ -45,7 +46,7 @@ mod write_encoder;
 pub(crate) use durable_waits::{DurableWait, DurableWaits};
 pub(crate) use key_slots::KeySlot;
 pub(crate) use log_segment::{LogSize, WrittenSegment};
-pub(crate) use placement::{Always, Numbers, Placed, Placement, Validate, Verdict};
+pub(crate) use placement::{Always, Numbered, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue, WakerId};
 pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use sole_write::commit_sole;

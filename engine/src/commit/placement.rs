@@ -74,9 +74,9 @@ fn queued_bytes(record: &PendingRecord) -> usize {
     record.payload.bytes().len() + usize::try_from(values).unwrap_or(usize::MAX)
 }
 
-/// Sequence numbers of a write.
+/// Result of [`Placement::number`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Numbers {
+pub(crate) struct Numbered {
     /// Number of its first entry.
     pub(crate) first: SequenceNumber,
     /// Number of its last entry.
@@ -229,7 +229,7 @@ impl Placement {
         payload: Payload,
         waits: bool,
     ) -> Result<(Arc<InFlight>, bool)> {
-        let Numbers { first, last, froze } = self.number(publish, write)?;
+        let Numbered { first, last, froze } = self.number(publish, write)?;
         let record = PendingRecord { sequence: first, payload };
         self.pending_bytes += queued_bytes(&record);
         let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));
@@ -247,7 +247,7 @@ impl Placement {
     /// # Errors
     ///
     /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is unchanged.
-    pub(crate) fn number(&mut self, publish: &PublishQueue, write: &mut Write) -> Result<Numbers> {
+    pub(crate) fn number(&mut self, publish: &PublishQueue, write: &mut Write) -> Result<Numbered> {
         for target in &write.targets {
             target.tree.check()?;
         }
@@ -276,7 +276,7 @@ impl Placement {
         self.last_placed = last;
         self.slots.note(write, last);
         self.watches.note(write);
-        Ok(Numbers { first, last, froze })
+        Ok(Numbered { first, last, froze })
     }
 
     pub(crate) fn end_watch(&mut self, watch: WatchId) {

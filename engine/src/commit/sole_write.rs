@@ -1,18 +1,18 @@
-//! A write while no other one is queued or in flight. It needs no queue: its thread keeps the locks
-//! of log files and placement until it has inserted the entries.
+//! Sole writes: writes placed while no other write is queued or in flight. A sole write needs no
+//! queue. Its thread holds the locks of log files and placement until the write is visible.
 
 use std::mem;
 
 use sievedb_format::SequenceNumber;
 
-use super::{LogHost, Numbers, PanicGuard, Placement, PublishQueue, SharedLog, Write};
+use super::{LogHost, Numbered, PanicGuard, Placement, PublishQueue, SharedLog, Write};
 use crate::{
     Result,
     log::{Payload, PendingRecord},
 };
 
 /// A placed write that is not in the queue. Drop makes it visible, under the placement lock: a
-/// condition looks for writes that are not visible in the queue.
+/// condition searches only the queue for invisible writes.
 #[derive(Debug)]
 struct Publication<'a> {
     publish: &'a PublishQueue,
@@ -25,7 +25,7 @@ impl Drop for Publication<'_> {
     }
 }
 
-/// Notifies those who wait for a write when dropped, if it was placed.
+/// Notifies the waiters when dropped, if the write was placed.
 #[derive(Debug)]
 struct Notification<'a> {
     publish: &'a PublishQueue,
@@ -43,8 +43,9 @@ impl Drop for Notification<'_> {
 /// Commits `write`, which has no values beside the log, with the durability of the operating
 /// system. Returns its numbers, and what `admit` returned for it under the placement lock.
 ///
-/// Returns `None` if the write must be queued, because there is another one, because its record
-/// begins a segment, or because `admit` returned `None`. Then `write` is unchanged.
+/// Returns `None` if the write must be queued; then `write` is unchanged. The reasons: another
+/// write is queued or in flight, another thread holds the log lock, the record begins a segment, or
+/// `admit` returned `None`.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub(crate) fn commit_sole<H: LogHost, T>(
     publish: &PublishQueue,
     write: &mut Write,
     admit: impl FnOnce(&mut Placement, &Write) -> Result<Option<T>>,
-) -> Result<Option<(Numbers, T)>> {
+) -> Result<Option<(Numbered, T)>> {
     // Dropped after the locks: it wakes tasks.
     let mut notification = Notification { publish, is_due: false };
     let Some(mut log) = log.try_lock(host) else { return Ok(None) };

@@ -92,7 +92,7 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// An error that [may be retried](crate::Error::is_retryable). The rebuild stays due.
+    /// A [retryable](crate::Error::is_retryable) error. The rebuild stays due.
     pub(crate) fn run(&self, host: &impl FilterHost, job: &FilterJob) -> Result<()> {
         match job {
             FilterJob::Fit => {

@@ -155,7 +155,7 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// Those that [may be retried](Error::is_retryable). Others are reported.
+    /// [Retryable](Error::is_retryable) errors. Others are reported.
     pub(super) fn end_rebuild(
         &self,
         host: &impl FilterHost,

@@ -9,7 +9,7 @@ use sievedb_filter::hash::key_hash;
 use super::Keyspace;
 use crate::{
     Error, Result,
-    commit::WriteEncoder,
+    commit::{WriteEncoder, check_entry},
     read::observer::{Expiring, ExpiryObserver, NoObserver, Observer},
     validation::unwritten::Unwritten,
 };
@@ -370,6 +370,7 @@ impl Keyspace {
                         Expiry::Default => tree.default_expiry_ms(|| clock.now_ms()),
                         Expiry::At(expiry_ms) => expiry_ms,
                     };
+                    check_entry(key, value.as_ref())?;
                     // A value that has expired already is stored as a removal.
                     ((!clock.has_passed(expiry_ms)).then_some((value, expiry_ms)), result)
                 }

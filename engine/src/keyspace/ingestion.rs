@@ -236,8 +236,8 @@ macro_rules! ingest_methods {
                 self$(.$field)?.begin_ingestion()
             }
 
-            /// Stores in this keyspace, on a [`Db`](crate::Db) in the default keyspace, all entries
-            /// of table files that [`TableWriter`](crate::TableWriter) wrote. Atomic, and durable
+            /// Stores all entries of table files that [`TableWriter`](crate::TableWriter) wrote in
+            /// this keyspace; on a [`Db`](crate::Db), in the default keyspace. Atomic, and durable
             /// at return, as [`ingest`](Self::ingest).
             ///
             /// Copies the entries: the files are not changed, and may be removed afterwards. Reads

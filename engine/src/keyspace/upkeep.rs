@@ -104,9 +104,9 @@ macro_rules! upkeep_methods {
                 Ok(keyspace.tree().view().approximate_len())
             }
 
-            /// Returns an estimate of the bytes that the entries within `range` of this keyspace
-            /// take; on a [`Db`](crate::Db), of the default keyspace. They are compressed on disk,
-            /// with indexes and filters, plus the memory of memtables. Includes old versions and
+            /// Returns an estimate of the bytes of the entries within `range` of this keyspace; on
+            /// a [`Db`](crate::Db), of the default keyspace. Counts compressed bytes on disk, with
+            /// indexes and filters, and the memory of memtables. Includes old versions and
             /// tombstones. 0 for an empty range.
             ///
             /// A table within the range counts as a whole. The part of a table that crosses an end

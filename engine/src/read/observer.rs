@@ -198,7 +198,7 @@ impl<V: FromValue> Observer<V> for NoObserver {
 /// A value with its expiry, in milliseconds of the store clock; `None` if it never expires.
 pub(crate) type Expiring<V> = (V, Option<u64>);
 
-/// Returns the expiry with the value.
+/// An observer that returns the value with its expiry.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryObserver {
     expiry_ms: Option<u64>,

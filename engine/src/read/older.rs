@@ -52,8 +52,9 @@ impl Lookup<'_> {
     /// Returns the result of `observer` for the value of the key from its versions, newest first,
     /// as many as needed.
     ///
-    /// Restarts with the newest version: only keys with merge operands need this. If `observer`
-    /// does not need the value, it gets an empty one, and one operand suffices without the expiry.
+    /// Restarts with the newest version: only keys with merge operands need this. An observer that
+    /// does not need the value gets an empty one. If it does not need the expiry either, only one
+    /// operand is read.
     ///
     /// # Errors
     ///

@@ -93,7 +93,7 @@ impl Store {
             let moved = compaction.tables().map(|id| Move { id, level, run }).collect();
             Change { moved, cleared, ..Change::default() }
         } else if compaction.is_unlink {
-            Change { cleared, ..self.unlink_inputs(tree, &version, compaction) }
+            Change { cleared, ..self.removal_of_inputs(tree, &version, compaction) }
         } else {
             let is_gone = || tree.is_dropped() || tree.view_seldom().cleared != cleared;
             let stops_here = || interrupts() || is_gone();
@@ -128,9 +128,10 @@ impl Store {
         Ok(Ended::Done)
     }
 
-    /// Returns the change that removes the inputs, which no reader needs.
-    fn unlink_inputs(&self, tree: &Tree, version: &Version, compaction: &Compaction) -> Change {
-        // The choice was made for the readers from there on.
+    /// Raises the start of the history. Returns the change that removes the inputs: all their
+    /// entries have expired, or `Fifo` deletes them.
+    fn removal_of_inputs(&self, tree: &Tree, version: &Version, compaction: &Compaction) -> Change {
+        // The compaction was chosen without readers below the new start of the history.
         let _ = self.versions.snapshots().exclude(|| self.cut_history(tree));
         let removed: Vec<_> = compaction.tables().collect();
         let mut change = Change { removed, ..Change::default() };

@@ -11,7 +11,7 @@ use crate::{
     store::writer::{
         room_turn::RoomTurn,
         stall::Awaited,
-        throttle::{Room, room, writable_share},
+        throttle::{Room, room},
     },
 };
 
@@ -47,9 +47,10 @@ impl Store {
         }
     }
 
-    /// Returns the memory that the largest write may take.
-    pub(crate) fn write_bytes_max(&self) -> u64 {
-        writable_share(self.tables.memory.memtable_ceiling())
+    /// Returns the default limit of a transaction. Several transactions may be open, and the budget
+    /// has no part for them.
+    pub(crate) fn transaction_bytes_max(&self) -> u64 {
+        self.tables.memory.memtable_ceiling() / 4
     }
 
     /// Returns whether a write of `bytes` bytes must wait for a flush.
@@ -304,10 +305,9 @@ mod tests {
         }
     }
 
-    /// The default limit of a transaction is that of a batch.
     #[cfg(not(feature = "shuttle"))]
     #[test]
-    fn a_lowered_limit_lowers_no_transaction() {
+    fn the_limit_of_transactions_does_not_follow_that_of_memtables() {
         let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
         let db = options.memory_budget(16 << 20).open("db").expect("a new store");
         let limit = || {
@@ -317,17 +317,16 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(limit(), 3 << 20);
+        assert_eq!(limit(), 1 << 20);
         db.store().tables.cache_room.lower_memtables();
         db.insert("b", vec![7; 450 << 10]).expect("there is room");
         assert_eq!(db.stats().memory.memtable_bytes_max, 1 << 20);
-        assert_eq!(limit(), 3 << 20);
+        assert_eq!(limit(), 1 << 20);
         let write =
-            |transaction: &mut crate::Transaction| transaction.insert(&db, "a", vec![7; 2 << 20]);
+            |transaction: &mut crate::Transaction| transaction.insert(&db, "a", vec![7; 900 << 10]);
         db.transaction(write).expect("there is room");
         db.set_memory_budget(32 << 20).expect("a valid budget");
-        let mut transaction = db.begin();
-        transaction.insert(&db, "a", vec![7; 4 << 20]).expect("there is room");
+        assert_eq!(limit(), 2 << 20);
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Drop for StoreThread {
         let thread = self.thread.take();
         // A thread whose work drops the last handle, in a listener, cannot wait for itself.
         if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id()) {
-            // A panic ends the work alone. A worker has reported it already.
+            // A panic ended only this thread. A worker has already reported it.
             let _ = thread.join();
         }
     }

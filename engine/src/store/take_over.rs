@@ -2,7 +2,8 @@
 //!
 //! 1. Open the tables. Nothing is written or unlinked before: a table may require a later release.
 //! 2. Unlink files that the manifest never named.
-//! 3. Rewrite the log as one durable segment, unless it is known to be durable.
+//! 3. Rewrite the log as one durable segment. A log that is known to be durable is continued
+//!    instead, if it has at most 64 segments and no values in blob files.
 //! 4. Persist the manifest, which names the segments that exist by then.
 //! 5. Unlink the files that it no longer names.
 //!

@@ -106,7 +106,7 @@ impl Transaction {
     pub(crate) fn new(default: &Keyspace, options: TransactionOptions) -> Self {
         let open = default.handle().of_kind(HandleKind::Transaction);
         let store = open.store();
-        let bytes_max = options.bytes_max.unwrap_or_else(|| store.write_bytes_max());
+        let bytes_max = options.bytes_max.unwrap_or_else(|| store.transaction_bytes_max());
         let memory = &store.tables.memory;
         Self {
             options,

@@ -93,10 +93,10 @@ impl TransactionOptions {
     /// it has read. A call that exceeds it fails with
     /// [`Error::TransactionTooLarge`](crate::Error::TransactionTooLarge).
     ///
-    /// Any number. Default: that of [`Batch::bytes`](crate::Batch::bytes), 3/4 of
-    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max). So it is 48 MiB with a
-    /// budget of 256 MiB, whatever memtables may take at present. A higher limit allows more reads:
-    /// a commit has the limit of a batch in any case.
+    /// Any number. Default: 1/4 of
+    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max), which is 16 MiB with a
+    /// budget of 256 MiB, also while the present limit of memtables is lower. Writes of more than
+    /// [`Batch::bytes`](crate::Batch::bytes) allows fail at the commit, with any limit.
     pub fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = Some(bytes);
         self

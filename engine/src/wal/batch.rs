@@ -243,7 +243,7 @@ impl BatchEncoder {
         }
         self.bytes[VARINT_BYTES_MAX - 1] &= 0x7f;
         let mut payload = Bytes::from(self.bytes);
-        // A slice would be counted, in memory of its own.
+        // `slice` would allocate a reference count; `advance` does not.
         payload.advance(start);
         payload
     }

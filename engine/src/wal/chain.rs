@@ -176,11 +176,11 @@ impl Chain {
     }
 }
 
-/// Those of a log whose manifest is unknown.
+/// Secrets of a log whose manifest is unknown: none.
 static NO_SECRETS: BTreeMap<u64, u64> = BTreeMap::new();
 
 impl<'a> Segments<'a> {
-    /// Returns the segments `on_disk`, none of which must exist.
+    /// Returns the segments `on_disk` of a log without a manifest. Any of them may be missing.
     pub(crate) const fn unnamed(
         fs: &'a Arc<dyn Fs>,
         folder: &'a Path,

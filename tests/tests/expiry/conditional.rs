@@ -115,7 +115,7 @@ fn a_change_of_operands_without_a_value_stores_a_value_without_an_expiry() {
 }
 
 #[test]
-fn a_lock_with_a_lease_is_free_again_after_it() {
+fn a_lock_is_free_after_its_lease() {
     let (db, counts, clock) = new_store();
     for handle in [&counts, db.default_keyspace()] {
         assert!(handle.insert_if_absent_with_ttl("lock", "anna", 5 * SECOND).unwrap());

@@ -37,8 +37,7 @@ use crate::{
 /// [`with_durability`](Self::with_durability).
 ///
 /// A write with its index entries must fit into a transaction of [default
-/// size](sievedb::TransactionOptions::bytes_max), which is that of a batch: 48 MiB with a budget of
-/// 256 MiB. An index key and the key of its entry have at most 64 KiB together, encoded as a
+/// size](sievedb::TransactionOptions::bytes_max), which is 16 MiB with a budget of 256 MiB. An index key and the key of its entry have at most 64 KiB together, encoded as a
 /// [tuple](crate::key).
 ///
 /// ```
@@ -172,7 +171,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(record)
     }
 
-    /// Makes writes have `durability`. Those that are part of a transaction have that of its commit.
+    /// Sets the durability of writes. Writes in a transaction have that of its commit.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.data = self.data.with_durability(durability);

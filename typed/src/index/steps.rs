@@ -69,7 +69,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(Some(old))
     }
 
-    /// Replaces the value by that which `change` returns.
+    /// Replaces the value by the first result of `change`. Returns both results.
     pub(super) fn change<T>(
         &self,
         transaction: &mut Transaction,

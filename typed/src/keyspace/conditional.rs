@@ -117,7 +117,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     }
 
     /// Replaces the value of `key` as [`fetch_update`](Self::fetch_update) does, and returns the
-    /// **new** value. `change` takes the present value out, to change it in place.
+    /// **new** value. `change` owns the present value, and can modify it without a copy.
     ///
     /// ```
     /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::Db};
@@ -146,7 +146,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(self.replace(&key, |old| (change(old), ()))?.0)
     }
 
-    /// Replaces the value of `key` by that which `change` returns.
+    /// Replaces the value of `key` by the first result of `change`. Returns both results.
     fn replace<T>(
         &self,
         key: &impl EncodeAs<K>,

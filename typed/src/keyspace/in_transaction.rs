@@ -159,7 +159,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(self.replace_in(transaction, &key, |old| (change(old), ()))?.0)
     }
 
-    /// Replaces the value of `key` by that which `change` returns.
+    /// Replaces the value of `key` by the first result of `change`. Returns both results.
     fn replace_in<T>(
         &self,
         transaction: &mut Transaction,

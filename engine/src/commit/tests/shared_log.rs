@@ -193,8 +193,8 @@ fn a_close_syncs_the_seals_of_earlier_segments() {
     });
 }
 
-/// To begin a segment takes locks that precede the one of placement, which a sole write holds when
-/// the limit of segments is lowered.
+/// The locks to begin a segment precede the placement lock. A sole write holds that lock, so it
+/// begins no segment, even if the limit of segments was lowered meanwhile.
 #[test]
 fn a_sole_write_begins_no_segment() {
     explore(1, || {

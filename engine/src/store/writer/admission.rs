@@ -1,4 +1,4 @@
-//! Whether a write may be placed.
+//! Checks of a write before it is placed.
 
 use sievedb_format::SequenceNumber;
 

@@ -3,7 +3,7 @@
 //! | file             | content                                                     |
 //! |------------------|-------------------------------------------------------------|
 //! | `mod`            | the history, and the steps of a write                       |
-//! | [`admission`]    | whether a write may be placed                               |
+//! | [`admission`]    | checks of a write before it is placed                       |
 //! | [`sole`]         | a short write while there is no other one                   |
 //! | [`throttle`]     | delays of writes, by the debt of background work            |
 //! | [`stall`]        | writes that are refused instead, and waits for room         |
@@ -257,7 +257,7 @@ impl Store {
         };
         let in_flight = placed.publish(synced);
         if let Some(error) = failed {
-            self.wake_workers(wakes);
+            self.fit_cache_and_wake(wakes);
             *write = in_flight.write.unplaced();
             return Err(error);
         }
@@ -265,17 +265,18 @@ impl Store {
         Ok(Some(in_flight.last))
     }
 
-    /// Counts a visible `write`, and begins the work that it made due. `wakes` if it froze a
+    /// Counts a visible `write`, and begins the work that it made due. It may have frozen a
     /// memtable.
-    fn end_commit(&self, write: &Write, wakes: bool) {
-        self.wake_workers(wakes);
+    fn end_commit(&self, write: &Write, froze: bool) {
+        self.fit_cache_and_wake(froze);
         self.count(write);
         self.run_inline();
     }
 
-    /// Fits the block cache to the memtables, and notifies the workers if `wakes` is set or work is
-    /// due.
-    fn wake_workers(&self, mut wakes: bool) {
+    /// Fits the block cache to the memtables. Notifies the workers if `froze`, a memtable was
+    /// frozen, or if one is to be frozen.
+    fn fit_cache_and_wake(&self, froze: bool) {
+        let mut wakes = froze;
         if self.tables.memory.is_fit_due() {
             self.tables.fit_cache();
             // A worker freezes memtables once no thread writes.

@@ -1,4 +1,5 @@
-//! A short write while there is no other one: see [`commit_sole`].
+//! A short write, of one entry below 1 KiB, while no other write is queued or in flight: see
+//! [`commit_sole`].
 
 use sievedb_format::SequenceNumber;
 
@@ -12,7 +13,7 @@ use crate::{
 /// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// The write is visible up to this number. Whether a memtable was frozen, too.
+    /// The write is visible up to this number. `true` if a memtable was frozen.
     Visible(SequenceNumber, bool),
     ConditionFails,
     /// The write is unchanged, and must be queued.
@@ -31,8 +32,8 @@ impl Store {
         write: &mut Write,
         condition: &mut impl Validate,
     ) -> Result<Attempt> {
-        // Under these locks nothing is compressed or written beside the log, and no range tombstones
-        // are sorted.
+        // Under these locks nothing is compressed or written to a blob file, and no range
+        // tombstones are sorted.
         let is_short = (write.payload.len() as u64) < VALUE_BYTES_MIN;
         if !is_short || !matches!(&write.entries[..], [entry] if !entry.is_range()) {
             return Ok(Attempt::Queue);
@@ -53,7 +54,7 @@ impl Store {
         }
         match refusal {
             Some(Admission::ConditionFails) => return Ok(Attempt::ConditionFails),
-            // The next check expects it, and no write is in flight to wait for.
+            // The next check expects the decision. No write is in flight, so none is awaited.
             Some(Admission::Undecided(_)) => condition.decide()?,
             _ => {}
         }

@@ -180,7 +180,7 @@ pub(in crate::store) fn room(bytes: u64, used: u64, limit: u64) -> Room {
 }
 
 /// Returns the part of `left` bytes that a write may take.
-pub(in crate::store) const fn writable_share(left: u64) -> u64 {
+const fn writable_share(left: u64) -> u64 {
     left - left / 4
 }
 
