@@ -48,8 +48,8 @@ use crate::{
 ///   [`remove_range`](Keyspace::remove_range).
 /// * One [`commit`](Self::commit), over all keyspaces of the store.
 /// * One conditional write, such as [`insert_if_absent`](Keyspace::insert_if_absent) or
-///   [`fetch_update`](Keyspace::fetch_update). It covers only its own key: a crash may lose an index entry
-///   written after it.
+///   [`fetch_update`](Keyspace::fetch_update). It covers only its own key: a crash may lose an
+///   index entry written after it.
 /// * All reads of one [`Snapshot`](crate::Snapshot), and all of one iterator.
 ///
 /// **A read followed by a write is not atomic**, not even if the write is a batch: a batch does not

@@ -53,8 +53,8 @@ impl<F> FilterState<F> {
 }
 
 impl FilterState {
-    /// Loads the filter at `handle` of `source`, for the table `identity`, into `arena`. `source` is
-    /// the filter file `own_file`, or the table's file for `None`. Returns
+    /// Loads the filter at `handle` of `source`, for the table `identity`, into `arena`. `source`
+    /// is the filter file with the id `own_file`; with `None`, the file of the table. Returns
     /// [`Unusable`](Self::Unusable) instead of an error, because lookups work without a filter.
     #[must_use]
     pub fn load(

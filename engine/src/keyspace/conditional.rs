@@ -1,4 +1,4 @@
-//! Conditional writes: writes that depend on the current value of their key.
+//! Conditional writes: writes that depend on the present value of their key.
 //!
 //! Each call reads the key, and writes on the condition that no other write to the key came in
 //! between. If one did, the call is retried: no update is lost. No lock is held meanwhile.
@@ -157,7 +157,7 @@ macro_rules! conditional_methods {
             /// # let dir = tempfile::tempdir().unwrap();
             /// let db = sievedb::Db::open(dir.path())?;
             /// let add = |word: &'static str| {
-            ///     move |text: Option<&[u8]>| Some([text.unwrap_or_default(), word.as_bytes()].concat())
+            ///     move |old: Option<&[u8]>| Some([old.unwrap_or_default(), word.as_bytes()].concat())
             /// };
             /// assert_eq!(db.update_fetch("text", add("to"))?.as_deref(), Some(&b"to"[..]));
             /// assert_eq!(db.update_fetch("text", add("be"))?.as_deref(), Some(&b"tobe"[..]));
@@ -339,7 +339,7 @@ impl Keyspace {
         })
     }
 
-    /// As [`change`](Self::change), with the current value and its expiry.
+    /// As [`change`](Self::change), with the present value and its expiry.
     fn replace<B: AsRef<[u8]>, T>(
         &self,
         key: &[u8],
@@ -348,7 +348,7 @@ impl Keyspace {
         self.change(key, &mut ExpiryObserver::default(), decide)
     }
 
-    /// Applies the result of `decide`, which takes the result of `observer` for the current value
+    /// Applies the result of `decide`, which takes the result of `observer` for the present value
     /// of `key`, on the condition that the key was not written meanwhile. Retries if the condition
     /// fails.
     pub(super) fn change<V, B: AsRef<[u8]>, T>(

@@ -7,7 +7,7 @@
 //!
 //! | module         | content                                                               |
 //! |----------------|-----------------------------------------------------------------------|
-//! | [`changes`]    | writes that depend on the current value of their key                  |
+//! | [`changes`]    | writes that depend on the present value of their key                  |
 //! | [`expiring`]   | writes of values that expire                                          |
 //! | [`keys`]       | iterators over keys alone                                             |
 //! | [`options`]    | isolation, durability, limits                                         |
