@@ -329,6 +329,20 @@ mod tests {
         assert_eq!(limit(), 2 << 20);
     }
 
+    #[cfg(not(feature = "shuttle"))]
+    #[test]
+    fn the_block_cache_yields_to_a_transaction() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.memory_budget(64 << 20).open("db").expect("a new store");
+        let cache_max = || db.stats().memory.block_cache_bytes_max;
+        let before = cache_max();
+        let mut transaction = db.begin();
+        transaction.insert(&db, "a", vec![7; 3 << 20]).expect("there is room");
+        let during = cache_max();
+        assert!(during <= before - (2 << 20), "{during} of {before} bytes");
+        drop(transaction);
+    }
+
     #[test]
     fn n8_a_failed_write_gives_its_reservation_back_at_once() {
         let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));

@@ -56,6 +56,9 @@ use crate::{
     validation::{read_set::ReadSet, unchanged::Unchanged},
 };
 
+/// Memory of writes, in bytes, after each of which the block cache is fitted.
+const FIT_BYTES: usize = 256 << 10;
+
 /// An optimistic transaction: reads and writes of any keyspaces of a store as one atomic step.
 ///
 /// Reads see the store at the time of [`Db::begin`](crate::Db::begin), and the transaction's own
@@ -346,7 +349,15 @@ impl Transaction {
     ///
     /// [`Error::TransactionTooLarge`].
     fn take_bytes(&self, bytes: usize) -> Result<()> {
-        self.tracked.lock().take_bytes(bytes, self.bytes_max, &self.charge)
+        let mut tracked = self.tracked.lock();
+        let before = tracked.bytes;
+        tracked.take_bytes(bytes, self.bytes_max, &self.charge)?;
+        drop(tracked);
+        if before / FIT_BYTES != (before + bytes) / FIT_BYTES {
+            // Otherwise the block cache would yield at the next flush or full memtable only.
+            self.open.store().tables.fit_cache();
+        }
+        Ok(())
     }
 
     fn free_bytes(&self, bytes: usize) {
